@@ -229,9 +229,8 @@ def _read_select(select: exp.Select, reading: _Reading, outer: Scope | None = No
                 raise source.placed(unsupported(f"{node.this.sql(Dialect)} OVER (…)", instead), node)
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
-    if not sources or is_refused(select.args["from_"]) or any(map(is_refused, _tables(select))):
+    if not sources or sources[0] is None or is_refused(select.args["from_"]) or any(map(is_refused, _tables(select))):
         raise Noted
-    assert sources[0] is not None, "FROM names relations"
     draft = _read_rows(select, sources[0], reading, outer, words)
     names = sources[0].names
     if outer is None and is_latest(select):
