@@ -11,7 +11,7 @@ import pytest
 
 from livejoin.wire.batch import RowBlock
 from service.tables.store import Table
-from service.views.words import words_of
+from service.views.words import SortedColumn, words_of
 
 
 def table_of(**columns: pa.Array) -> tuple[Table, np.ndarray]:
@@ -22,7 +22,7 @@ def table_of(**columns: pa.Array) -> tuple[Table, np.ndarray]:
 
 
 def sequences(table: Table, names: list[str], slots: np.ndarray) -> list[tuple[int, ...]]:
-    starts, words = words_of(table, names, slots)
+    starts, words = words_of(table, [SortedColumn(name) for name in names], slots)
     return [tuple(words[first:last].tolist()) for first, last in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
 
 
@@ -76,5 +76,5 @@ def test_columns_one_after_another() -> None:
 
 def test_no_rows() -> None:
     table, slots = table_of(name=pa.array(["x"]))
-    starts, words = words_of(table, ["name"], slots[:0])
+    starts, words = words_of(table, [SortedColumn("name")], slots[:0])
     assert starts.tolist() == [0] and not len(words)
