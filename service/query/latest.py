@@ -14,7 +14,7 @@ from livejoin.wire.kinds import MOST_DIGITS, digits_of
 from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, unused
-from service.query.conditions import ColumnRef, RowValue
+from service.query.conditions import ColumnRef, RowValue, refs_of
 from service.query.filters import ordered
 from service.query.model import MOST_LATEST, AsOf, Latest, Ordering
 from service.query.scope import Scope
@@ -145,9 +145,11 @@ def _ordered(names: Names, by: Sequence[RowValue], keys: Sequence[Ordering], row
     primary = [ColumnRef(alias, name) for name in scope.definition(alias).key]
     order = dict[RowValue, Ordering]()
     for one in keys:
-        if not order or one.value not in (*by, *order):
+        if refs_of(one.value) and one.value not in (*by, *order):
             never = one.value in primary  # other columns may become nullable
             order[one.value] = one._replace(nulls_first=one.nulls_first and not never)
+    if not order:
+        order[primary[0]] = Ordering(primary[0], descending=True)
     while len(order) > 1 and order[last := [*order][-1]].descending:
         if last != next((ref for ref in primary if ref not in (*by, *[*order][:-1])), None):
             break

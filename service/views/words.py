@@ -8,6 +8,7 @@ whether they are null.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,8 @@ Ints = npt.NDArray[np.int64]
 
 BYTES = 7  # bytes of text per word
 _MORE = 9
-_SIGN = np.uint64(1 << 63)
+_SIGN = np.int64(NEG_INF)
+_FEW = 8  # rows of which texts are read in Python
 
 
 class SortedColumn(NamedTuple):
@@ -40,6 +42,9 @@ def words_of(table: Table, columns: Sequence[SortedColumn], slots: npt.NDArray[n
     n, parts = len(slots), [part for column in columns for part in _of_column(table, column, slots, most)]
     if all(counts is None for counts, _ in parts):
         return np.arange(0, len(parts) * n + 1, len(parts)), np.stack([words for _, words in parts], axis=1).reshape(-1)
+    if n <= _FEW:
+        rows = [[word for some in row for word in some] for row in zip(*(_in_rows(*part) for part in parts), strict=True)]
+        return np.cumsum([0, *map(len, rows)]), np.array([word for row in rows for word in row], np.int64)
     starts = np.zeros(n + 1, np.int64)
     np.cumsum(sum((1 if counts is None else counts for counts, _ in parts), np.zeros(n, np.int64)), out=starts[1:])
     words, positions = np.empty(starts[-1], np.int64), starts[:-1].copy()
@@ -47,6 +52,11 @@ def words_of(table: Table, columns: Sequence[SortedColumn], slots: npt.NDArray[n
         words[positions if counts is None else np.repeat(positions, counts) + _within(counts)] = some
         positions += 1 if counts is None else counts
     return starts, words
+
+
+def _in_rows(counts: Ints | None, words: Ints) -> list[list[int]]:
+    found = iter(words.tolist())
+    return [[*islice(found, count)] for count in ([1] * len(words) if counts is None else counts.tolist())]
 
 
 def first_words(starts: Ints, words: Ints, most: int) -> Ints:
@@ -58,7 +68,7 @@ def first_words(starts: Ints, words: Ints, most: int) -> Ints:
 
 def ranks_of(starts: Ints, words: Ints) -> Ints:
     """int64[n]: numbers of rows in the order of their words."""
-    data = (words.view(np.uint64) ^ _SIGN).astype(">u8")
+    data = (words ^ _SIGN).astype(">i8")
     column = pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, [None, pa.py_buffer(8 * starts), pa.py_buffer(data)])
     found: Ints = np.asarray(pc.rank(column)).astype(np.int64)
     return found
@@ -89,12 +99,27 @@ def _null(column: SortedColumn) -> int:
 
 
 def _of_texts(texts: pa.Array, column: SortedColumn, most: int | None) -> tuple[Ints, Ints]:
-    null = null_mask(texts)
-    texts = texts.cast(pa.binary())
+    null, end = null_mask(texts), None if most is None else BYTES * most + 1
+    texts = texts.view(pa.binary())
+    if len(texts) <= _FEW:
+        counts, words = _of_few([(text or b"")[:end] for text in texts.to_pylist()])
+    else:
+        texts = texts if null is None else texts.fill_null(b"")
+        counts, words = _of_bytes(texts if end is None else pc.binary_slice(texts, 0, end))
+    if column.descending:
+        words = ~words
     if null is not None:
-        texts = texts.fill_null(b"")
-    if most is not None:
-        texts = pc.binary_slice(texts, 0, BYTES * most + 1)
+        words[(np.cumsum(counts) - 1)[null]] = _null(column)
+    return counts, words
+
+
+def _of_few(texts: Sequence[bytes]) -> tuple[Ints, Ints]:
+    rows = [[text[at : at + BYTES] for at in range(0, len(text) or 1, BYTES)] for text in texts]
+    data = [part.ljust(BYTES, b"\0") + bytes([_MORE if at else len(part) + 1]) for row in rows for at, part in enumerate(row, 1 - len(row))]
+    return np.array([len(row) for row in rows], np.int64), np.frombuffer(b"".join(data), ">i8").astype(np.int64) ^ _SIGN
+
+
+def _of_bytes(texts: pa.Array) -> tuple[Ints, Ints]:
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
     lengths = np.diff(ends)
@@ -107,12 +132,7 @@ def _of_texts(texts: pa.Array, column: SortedColumn, most: int | None) -> tuple[
         within = _within(lengths)
         at = np.repeat(last + 1 - counts, lengths) + within // BYTES
         cells[at, within % BYTES] = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
-    words = (cells.view(">u8")[:, 0].astype(np.uint64) ^ _SIGN).view(np.int64)
-    if column.descending:
-        words = ~words
-    if null is not None:
-        words[last[null]] = _null(column)
-    return counts, words
+    return counts, cells.view(">i8")[:, 0].astype(np.int64) ^ _SIGN
 
 
 def _within(counts: Ints) -> Ints:

@@ -69,6 +69,7 @@ OVER = "QUALIFY ROW_NUMBER() OVER (PARTITION BY r.room ORDER BY"
             Latest((ref("room"),), (Ordering(ref("value"), True), Ordering(ref("at"), False, True)), 1)),
         (f"nr FROM readings r {OVER} at DESC, nr DESC, lower(room), sensor DESC) = 1",
             Latest((ref("room"),), (*NEWEST.order, Ordering(ref("nr"), True), Ordering(LOWER)), 1)),
+        (f"nr FROM readings r {OVER} room, 1, 'x' || 'y') = 1", Latest((ref("room"),), (Ordering(ref("sensor"), True),), 1)),
         ("sensor AS s, nr FROM readings r ORDER BY value DESC, s DESC, nr LIMIT 3",
             Latest((), (Ordering(ref("value"), True, True), Ordering(ref("sensor"), True), Ordering(ref("nr"))), 3)),
         ("nr FROM readings r QUALIFY 5 >= ROW_NUMBER() OVER (ORDER BY nr DESC, sensor DESC)", Latest((), (Ordering(ref("nr"), True),), 5)),
