@@ -14,7 +14,7 @@ from service.checking.candidates import codes_of_pairs
 from service.checking.grouping import Ints, canonical, codes_of
 from service.checking.parts import CheckedRows, Parts
 from service.query.conditions import ColumnRef, RowValue, columns_of
-from service.query.model import Latest, Query
+from service.query.model import Latest, Ordering, Query
 from service.tables.masks import pair_mask
 from service.tables.values.terms import evaluated
 
@@ -25,16 +25,19 @@ def latest_rows(latest: Latest, key: Sequence[str], rows: pa.RecordBatch) -> pa.
     """Return the latest ones of these rows of a relation with this primary key."""
     codes = codes_of([canonical(_value(value, rows)) for value in latest.by], len(rows))
     ties = [-_ranks(rows.column(name)) for name in reversed(key)]
-    order = _value(latest.order, rows)
-    ranks = _ranks(order)
-    of_null = -len(rows) - 1 if latest.nulls_first else len(rows) + 1
-    ranks = np.where(np.asarray(order.is_null()), of_null, -ranks if latest.descending else ranks)
-    positions = np.lexsort((*ties, ranks, codes))
+    positions = np.lexsort((*ties, *(_in_order(key, rows) for key in reversed(latest.order)), codes))
     begins = np.flatnonzero(np.diff(codes[positions], prepend=-1))
     number = np.arange(len(positions)) - np.repeat(begins, np.diff(begins, append=len(positions)))
     kept = np.zeros(len(rows), np.bool_)
     kept[positions] = number < latest.rows
     return rows.filter(pa.array(kept))
+
+
+def _in_order(key: Ordering, rows: pa.RecordBatch) -> Ints:
+    column = _value(key.value, rows)
+    ranks, of_null = _ranks(column), -len(rows) - 1 if key.nulls_first else len(rows) + 1
+    found: Ints = np.where(np.asarray(column.is_null()), of_null, -ranks if key.descending else ranks)
+    return found
 
 
 def _value(value: RowValue, rows: pa.RecordBatch) -> pa.Array:

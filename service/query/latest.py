@@ -14,9 +14,9 @@ from livejoin.wire.kinds import MOST_DIGITS, digits_of
 from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, unused
-from service.query.conditions import ColumnRef, RowValue
+from service.query.conditions import ColumnRef, RowValue, refs_of
 from service.query.filters import ordered
-from service.query.model import MOST_LATEST, AsOf, Latest
+from service.query.model import MOST_LATEST, AsOf, Latest, Ordering
 from service.query.scope import Scope
 from service.query.sql.conditions import Conditions
 from service.query.sql.groups import is_grouped
@@ -25,6 +25,7 @@ from service.query.sql.terms import read_term
 from service.query.terms import is_plain
 
 _ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")  # and decimals
+_TEXTS = ("string", "uuid", "bytes")
 _QUALIFY = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY columns ORDER BY column DESC) <= n"
 _MOST: dict[type[exp.Expr], int] = {exp.LTE: 0, exp.LT: -1, exp.EQ: 0}  # added to the number
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.EQ: exp.EQ}
@@ -57,15 +58,6 @@ def read_latest(select: exp.Select, names: Names) -> Latest:
     return _of_limit(part, select.args["order"], values) if words == "LIMIT" else _of_distinct(select, values)
 
 
-class _Key(NamedTuple):
-    """An entry of ORDER BY."""
-
-    value: RowValue
-    descending: bool
-    nulls_first: bool
-    words: str
-
-
 class _Values:
     """Reads the values by which rows are chosen: of a row of the relation, or, by names that AS gives, of the output."""
 
@@ -87,10 +79,8 @@ class _Values:
             node = self._select.expressions[position - 1].unalias().unnest()
         return self._read(node, is_output_first=True)
 
-    def keys(self, order: exp.Order, read: Callable[[exp.Expr], RowValue]) -> list[_Key]:
-        return [
-            _Key(read(one.this), bool(one.args.get("desc")), bool(one.args.get("nulls_first")), one.sql(_SQL)) for one in order.expressions
-        ]
+    def keys(self, order: exp.Order, read: Callable[[exp.Expr], RowValue]) -> list[Ordering]:
+        return [Ordering(read(one.this), bool(one.args.get("desc")), bool(one.args.get("nulls_first"))) for one in order.expressions]
 
     def _read(self, node: exp.Expr, is_output_first: bool) -> RowValue:
         if isinstance(node, exp.Column) and not node.args.get("table") and (named := self._named.get(fold(node.this))) is not None:
@@ -148,26 +138,32 @@ def _of_qualify(node: exp.Expr, values: _Values) -> Latest:
     return _ordered(values.names, by, values.keys(left.args["order"], values.value), rows)
 
 
-def _ordered(names: Names, by: Sequence[RowValue], keys: Sequence[_Key], rows: int) -> Latest:
-    """Order by the first key. The others may only repeat the order of equal rows: the greatest primary key first."""
-    scope, first = names.scope, keys[0]
+def _ordered(names: Names, by: Sequence[RowValue], keys: Sequence[Ordering], rows: int) -> Latest:
+    """Leave out what does not change the order: equal rows are in that of the primary key, the greatest first."""
+    scope = names.scope
     alias = next(iter(scope.aliases))  # a join is refused later
-    key = scope.definition(alias).key
-    primary = [ref for name in key if (ref := ColumnRef(alias, name)) not in (*by, first.value)]
-    ties = [one for one in keys[1:] if one.value not in (*by, first.value)]
-    if [one.value for one in ties] != primary[: len(ties)] or not all(one.descending for one in ties):
-        instead = f"rows are ordered by one value, and equal ones by the primary key, greatest first: leave out what follows {first.value}"
-        instead += f", or write {', '.join(f'{ref} DESC' for ref in primary)}" if primary else ""
-        raise unsupported(f"ORDER BY {', '.join(one.words for one in keys)}", instead)
+    primary = [ColumnRef(alias, name) for name in scope.definition(alias).key]
+    order = dict[RowValue, Ordering]()
+    for one in keys:
+        if refs_of(one.value) and one.value not in (*by, *order):
+            never = one.value in primary  # other columns may become nullable
+            order[one.value] = one._replace(nulls_first=one.nulls_first and not never)
+    if not order:
+        order[primary[0]] = Ordering(primary[0], descending=True)
+    while len(order) > 1 and order[last := [*order][-1]].descending:
+        if last != next((ref for ref in primary if ref not in (*by, *[*order][:-1])), None):
+            break
+        del order[last]
     for value in by:
         if not is_plain(_kind(scope, value)):
             raise unsupported(f"the latest rows by {value}, which is json,", "use a column of another type, or a text of it: doc ->> 'key'")
-    if not is_ordered(kind := _kind(scope, first.value)):
-        raise unsupported(f"the latest rows by the order of {first.value} ({kind})", "order by a number or a time")
-    if (digits_of(kind) or (0, 0))[0] > MOST_DIGITS:
-        raise unsupported(f"the latest rows by the order of {first.value} ({kind})", f"cast it to a decimal of up to {MOST_DIGITS} digits")
-    never = isinstance(first.value, ColumnRef) and first.value.column in key  # other columns may become nullable
-    return Latest(tuple(dict.fromkeys(by)), first.value, first.descending, rows, first.nulls_first and not never)
+    for value in order:
+        kind = _kind(scope, value)
+        if not (is_ordered(kind) or kind in _TEXTS):
+            raise unsupported(f"the latest rows by the order of {value} ({kind})", "order by a number, a time or a text")
+        if (digits_of(kind) or (0, 0))[0] > MOST_DIGITS:
+            raise unsupported(f"the latest rows by the order of {value} ({kind})", f"cast it to a decimal of up to {MOST_DIGITS} digits")
+    return Latest(tuple(dict.fromkeys(by)), tuple(order.values()), rows)
 
 
 def _kind(scope: Scope, value: RowValue) -> str:

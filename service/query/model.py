@@ -259,19 +259,25 @@ class Stretches(NamedTuple):
     conditions: tuple[Condition, ...] = ()
 
 
+class Ordering(NamedTuple):
+    """An entry of ORDER BY."""
+
+    value: RowValue
+    descending: bool = False
+    nulls_first: bool = False
+
+
 class Latest(NamedTuple):
-    """The first `rows` rows by `order` among the rows of a relation with equal `by`, nulls included; ties go to the greater primary key."""
+    """The first `rows` rows, in an order, of the rows of a relation with equal `by`, nulls included; ties go to the greater primary key."""
 
     by: tuple[RowValue, ...]
-    order: RowValue
-    descending: bool
+    order: tuple[Ordering, ...]
     rows: int
-    nulls_first: bool = False
 
     @property
     def columns(self) -> tuple[ColumnRef, ...]:
         """What is read."""
-        return tuple(ref for value in (*self.by, self.order) for ref in refs_of(value))
+        return tuple(ref for value in (*self.by, *(key.value for key in self.order)) for ref in refs_of(value))
 
 
 class AsOf(NamedTuple):

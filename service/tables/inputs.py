@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from service.planning.meets import span_of
 from service.query.computed import real
@@ -107,14 +106,6 @@ class Input:
         """Return the slots whose rows meet the filters."""
         indices = self.selected(slots)
         return slots if indices is None else slots[indices]
-
-    def ranks(self, slots: Slots) -> npt.NDArray[np.int64]:
-        """int64[n]: the ranks of these rows by primary key, the greatest first. Cost: a sort, and a gather of the keys."""
-        pieces = [rows for _, rows in self.relation.table.take_pieces(self.relation.key, slots)]
-        order = pc.sort_indices(pa.Table.from_batches(pieces), [(name, "descending") for name in self.relation.key])
-        ranks = np.empty(len(slots), np.int64)
-        ranks[np.asarray(order)] = np.arange(len(slots))
-        return ranks
 
     def rows_of(self, version: int) -> list[Slots]:
         """Return the slots of all rows of a version that meet the filters, in pieces."""

@@ -15,10 +15,12 @@ from livejoin.wire.batch import RowBlock
 from livejoin.wire.kinds import KEPT_TYPES
 from livejoin.wire.schema import RelationDefinition
 from service.query.computed import ComputedColumn, with_computed
+from service.query.conditions import columns_of
 from service.query.terms import growth
 from service.tables.arrow import is_text, null_mask, reader
 from service.tables.store import Table
-from service.tables.values.terms import stored
+from service.tables.values.columns import has_values, of_words, to_words
+from service.tables.values.terms import computed, stored
 
 
 class RowVisibility:
@@ -107,6 +109,15 @@ class _ComputingTable(Table):
     def numbers(self, names: Sequence[str], slots: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any] | None]]:
         if self._computed.keys().isdisjoint(names):
             return super().numbers(names, slots)
+        terms = {name: self._computed[name].term for name in names if name in self._computed}
+        kinds = {ref.column: kind for term in terms.values() for ref, kind in columns_of(term).items()}
+        if all(map(has_values, (*kinds.values(), *(term.kind for term in terms.values())))):
+            known = self._read(names)
+            stored_as = dict(zip(known, zip(*super().numbers(known, slots), strict=True), strict=True))
+            given = {name: of_words(*stored_as[name], kind) for name, kind in kinds.items()}
+            for name, term in terms.items():
+                stored_as[name] = to_words(computed(term, lambda ref: given[ref.column], len(slots)))
+            return np.stack([stored_as[name][0] for name in names]), [stored_as[name][1] for name in names]
         columns, read = self.take(names, slots).columns, [reader(self.type_of(name)) for name in names]
         words = np.zeros((len(names), len(slots)), np.int64)
         for at, column in enumerate(columns if len(slots) else ()):

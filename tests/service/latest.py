@@ -30,11 +30,35 @@ class LatestView(TwinView):
             groups.setdefault(tuple(one_value(row[name]) for name in self._by), []).append(row)
         found = list[tuple[Row, ...]]()
         for rows in groups.values():
-            rows.sort(key=lambda row: tuple(row[name] for name in self._key), reverse=True)
-            known = [row for row in rows if row[self._column] is not None]
-            known.sort(key=lambda row: order(row[self._column]), reverse=self._descending)  # stable, also in reverse
-            found += [(row,) for row in [*known, *(row for row in rows if row[self._column] is None)][: self._rows]]
+            found += [(row,) for row in self.sorted(rows)[: self._rows]]
         return found
+
+    def sorted(self, rows: list[Row]) -> list[Row]:
+        rows.sort(key=lambda row: tuple(row[name] for name in self._key), reverse=True)
+        known = [row for row in rows if row[self._column] is not None]
+        known.sort(key=lambda row: order(row[self._column]), reverse=self._descending)  # stable, also in reverse
+        return [*known, *(row for row in rows if row[self._column] is None)]
+
+
+class OrderedView(LatestView):
+    """For each combination of `by`, the first rows in an order of several columns: name, ASC or DESC, FIRST or LAST."""
+
+    def __init__(self, relation: str, by: list[str], keys: list[str], rows: int) -> None:
+        partition = f"PARTITION BY {', '.join(by)} " if by else ""
+        written = ", ".join(" NULLS ".join(one.rsplit(" ", 1)) for one in keys)
+        shown = ", ".join((*KEYS[relation], "room"))
+        super().__init__(relation, by, keys[0].split()[0], False, rows)
+        over = f"({partition}ORDER BY {written})"
+        self.definition = {"sql": f"SELECT {shown} FROM {relation} x QUALIFY ROW_NUMBER() OVER {over} <= {rows}"}
+        self._order = [one.split() for one in keys]
+
+    def sorted(self, rows: list[Row]) -> list[Row]:
+        rows = sorted(rows, key=lambda row: tuple(row[name] for name in self._key), reverse=True)
+        for name, way, nulls in reversed(self._order):  # stable, also in reverse
+            null = [row for row in rows if row[name] is None]
+            known = sorted((row for row in rows if row[name] is not None), key=lambda row: order(row[name]), reverse=way == "DESC")
+            rows = null + known if nulls == "FIRST" else known + null
+        return rows
 
 
 class AsOfView(TwinView):

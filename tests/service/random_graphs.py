@@ -149,8 +149,9 @@ class Graph:
     def _latest(self) -> tuple[dict[str, bool], str]:
         node = self.random.choice(NODES)
         columns, selected = self._columns(node, "x")
-        by = self.random.choice((*node.numbers, *node.texts))
-        ranked = f"row_number() OVER (PARTITION BY x.{by} ORDER BY x.id DESC) <= {self.random.randrange(1, 3)}"
+        by, *others = self.random.sample((*node.numbers, *node.texts), self.random.choice((1, 2, 3)))
+        order = "".join(f"x.{one} {self.random.choice(('', 'DESC'))} NULLS {self.random.choice(('FIRST', 'LAST'))}, " for one in others)
+        ranked = f"row_number() OVER (PARTITION BY x.{by} ORDER BY {order}x.id DESC) <= {self.random.randrange(1, 3)}"
         return columns, f"SELECT {', '.join(selected)} FROM {node.name} x QUALIFY {ranked}"
 
     def _nested(self) -> tuple[dict[str, bool], str]:
@@ -228,10 +229,11 @@ class Graph:
 
     def _first(self) -> tuple[dict[str, bool], str]:
         x, y, rng = self._node(), self._node(), self.random
-        key = rng.choice(x.numbers)
+        key = rng.choice((*x.numbers, *x.texts))
         groups = f"SELECT x.{key} AS k, count(*) AS n FROM {x.name} x JOIN {y.name} y ON {self._on(x, y)} GROUP BY x.{key}"
-        chosen = rng.choice(("ORDER BY k DESC NULLS LAST LIMIT 3", f"QUALIFY row_number() OVER (ORDER BY x.{key} NULLS FIRST) <= 2"))
-        return {"k": False, "n": False}, f"{groups} {chosen}"
+        ranked = f"QUALIFY row_number() OVER (PARTITION BY count(*) ORDER BY x.{key} NULLS FIRST) <= 2"
+        chosen = rng.choice(("ORDER BY k DESC NULLS LAST LIMIT 3", "ORDER BY n DESC, k NULLS LAST LIMIT 3", ranked))
+        return {"k": key in x.texts, "n": False}, f"{groups} {chosen}"
 
 
 class Rows:

@@ -391,9 +391,13 @@ class Statement:
         rng, ((alias, of),) = self.random, self.aliases
         by = [f"{alias}.{column}" for column in rng.sample((*_GROUPED, *KEYS[of]), rng.choice((0, 1, 1, 2)))]
         by += [self._terms.of()] if rng.random() < 0.3 else []
-        column = rng.choice(("f", "f", "w", "d", "m", "n", "p", "p", "k", "v", "k % 3", "f / 2", "w + INTERVAL '1 day'", "m + 1", "d - 1"))
-        order = f"{alias}.{column} {rng.choice(('ASC', 'DESC'))} NULLS {rng.choice(('FIRST', 'LAST'))}"
+        kinds = ("f", "w", "d", "m", "n", "p", "k", "v", "h", "k % 3", "f / 2", "w + INTERVAL '1 day'", "m + 1", "d - 1", "g")
+        texts = (f"{alias}.t", f"{alias}.u", f"{alias}.y", f"lower({alias}.t)", f"repeat({alias}.t, 11)", f"{alias}.t || '{'x' * 60}'")
+        all_ = (*(f"{alias}.{one}" for one in kinds), *texts, *(f"{alias}.{name}" for name in KEYS[of]))
+        chosen = rng.sample(all_, rng.choice((1, 1, 2, 3)))
+        order = ", ".join(f"{one} {rng.choice(('ASC', 'DESC'))} NULLS {rng.choice(('FIRST', 'LAST'))}" for one in chosen)
         order += "".join(f", {alias}.{name} DESC" for name in KEYS[of] if f"{alias}.{name}" not in by)
+        self.kinds |= {"several orders"} if len(chosen) > 1 else set()
         columns = self._shown()
         if by and rng.random() < 0.5:
             self.kinds.add("distinct on")

@@ -64,8 +64,7 @@ class Plan:
     parts     of a product, or of UNION ALL
     outer     of a join with parts
     core      of groups: the plan of the join whose rows are grouped; of counted groups it is not kept
-    ties      of latest rows, and of joins as of a time: the columns of the primary key that tell apart those that are equal in the order;
-              None: they are read
+    ties      of joins as of a time: the columns of the primary key that tell apart rows at one time; None: they are read
     """
 
     cls: str

@@ -69,6 +69,12 @@ def of_words(words: Ints, null: Mask | None, kind: str) -> Column:
     return Values(words.view(dtype) if dtype is np.float64 else words.astype(dtype), null)
 
 
+def to_words(column: Values) -> tuple[Ints, Mask | None]:
+    """Return the words in which a table stores the values."""
+    values: Any = column.values
+    return values.view(np.int64) if values.dtype == np.float64 else np.asarray(values, np.int64), column.null
+
+
 def arrow(column: Column, kind: str) -> pa.Array:
     """Return a column as it is sent."""
     if not isinstance(column, Values):

@@ -39,7 +39,7 @@ from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import CursorChain
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
 from service.views.joins.slots_cursor import SlotsCursor, SlotSource
-from service.views.words import BYTES, words_of
+from service.views.words import BYTES, SortedColumn, words_of
 from structures.core.arena import KEY_MAX
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 from structures.core.entries import NO_ENTRIES, Entries, room_for, tree_order
@@ -124,7 +124,7 @@ class AsOfJoin(Defaults):
         self._acquire = self.domain.acquire_of if self.domain is not None else None
         self._look_up = self.domain.look_up_of if self.domain is not None else None
         known = {*self._columns[self._other.position], as_of.of.column}
-        self._telling = [name for name in self._other.relation.key if name not in known]
+        self._telling = [SortedColumn(name, descending=True) for name in self._other.relation.key if name not in known]
         self._validity = Validity(self._words if plan.ties is None else len(plan.ties), self._optional)
         self.tree = IntervalTree("pair")
         self._filled = 0  # number of keys, by code, for which the tree has an entry of nobody
@@ -184,8 +184,7 @@ class AsOfJoin(Defaults):
 
     def _words(self, slots: Slots) -> tuple[Ints, Ints]:
         """Return words of rows of the other alias that sort the greatest primary key first."""
-        starts, words = words_of(self._other.relation.table, self._telling, slots)
-        return starts, ~words
+        return words_of(self._other.relation.table, self._telling, slots)
 
     def _shown(self, slots: Slots) -> Slots:
         """Replace the slots of the other alias that do not meet WHERE by NOBODY."""

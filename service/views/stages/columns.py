@@ -27,7 +27,7 @@ from service.tables.resolution import Slots
 from service.tables.store import Table, pieces
 from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.tables.values.columns import Column as ComputedColumn
-from service.tables.values.columns import Values, of_words
+from service.tables.values.columns import Values, of_words, to_words
 from service.tables.values.numbers import add_steps, is_arithmetic
 from service.tables.values.terms import computed
 from service.views.deltas import Combination
@@ -436,8 +436,7 @@ def _sent(type_: pa.DataType, column: _Column) -> pa.Array:
 def _of_values(column: ComputedColumn) -> _Column:
     if not isinstance(column, Values):
         return _of_arrow(column)
-    values: Any = column.values
-    return _Column(values.view(np.int64) if values.dtype == np.float64 else np.asarray(values, np.int64), column.null)
+    return _Column(*to_words(column))
 
 
 def _kept_type(type_: pa.DataType) -> pa.DataType:

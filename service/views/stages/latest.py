@@ -1,7 +1,7 @@
 """The latest rows of each key of one relation: all its rows in order, the first ones of each key in a list (`structures.ranked`).
 
-Keys are coded as those of groups (`columns`), so null is a key. An entry has the key's code, the order, with null after or before all other
-values, and the numeric columns of the primary key: the greatest first. If the primary key has other columns, rows that tie are read.
+Keys are coded as those of groups (`columns`), so null is a key. An entry has the key's code, and the first words (`views/words.py`) of the
+values of the order and of the primary key, the greatest first. Rows that tie in these are read.
 
 Costs: O(log n + listed rows of a key) a changed row, and the rows that tie with it.
 """
@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from service.planning.plans.plan import Plan
-from service.planning.plans.stages.latest import has_null_apart
+from service.planning.plans.stages.latest import has_null_apart, room_of, sort_keys
 from service.query.assembly import value_output
-from service.query.conditions import ColumnRef
+from service.query.computed import ComputedColumn
+from service.query.conditions import Term
 from service.query.model import GroupColumn, Grouping, Query
 from service.tables.changes import Runs, order_of, parted
 from service.tables.inputs import Input
@@ -25,8 +26,8 @@ from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Sink, emit_slots
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
 from service.views.joins.slots_cursor import SlotsCursor
-from service.views.stages.aggregates import ORDERED
-from service.views.stages.columns import Columns, StageRows
+from service.views.stages.columns import Columns
+from service.views.words import Ints, SortedColumn, first_words, ranks_of, words_of
 from structures.core.entries import DELETE, INSERT
 from structures.core.entry_tree import EntryRoot
 from structures.index.indexes import Entries
@@ -35,7 +36,6 @@ from structures.ranked.entries import RankedChanges
 from structures.ranked.tops import Tops
 
 _CHUNK = 1 << 16  # rows of the relation per step of building
-_LAST = 2**63 - 1
 _NO_ROWS = np.empty((1, 0), np.int32)
 
 
@@ -46,19 +46,24 @@ class LatestStage(Defaults):
         """OSError, MemoryError: there is no room."""
         latest = query.latest
         assert latest is not None
-        self._input, self._never, self._descending, self._nulls_first = input, query.never, latest.descending, latest.nulls_first
+        self._input, self._never = input, query.never
         definition = input.relation.definition
-        numbers = [latest.order, *(ColumnRef(input.alias, name) for name in plan.ties or ())]
-        outputs = tuple(value_output(value, str(at)) for at, value in enumerate((*latest.by, *numbers)))
+        outputs = tuple(value_output(value, str(at)) for at, value in enumerate(latest.by))
         by = tuple(GroupColumn(str(at), at, None) for at in range(len(latest.by)))
         grouping = Grouping(by, (), (), (), 1)
         read = Query(query.aliases, (), (), (), (), (), (), (), (), outputs, None, "auto", "best-effort", False, groups=grouping)
         self._columns = Columns(read, [Input(read, 0, input.relation)], {input.relation.name: definition})
-        for at in range(len(latest.by), len(outputs)):
-            self._columns.operand(at, ORDERED)
         self._columns.open()
-        self._null_apart = has_null_apart(definition, latest.order)
-        self._tops = Tops(1 + self._null_apart + len(numbers), latest.rows, None if plan.ties is not None else input.ranks)
+        keys, computed = sort_keys(query, definition), list[ComputedColumn]()
+        self._order = list[SortedColumn]()
+        for value, descending, nulls_first in keys:
+            if isinstance(value, Term):
+                computed.append(ComputedColumn.of(value))
+            name = computed[-1].name if isinstance(value, Term) else value.column
+            self._order.append(SortedColumn(name, descending, nulls_first, has_null_apart(definition, value)))
+        self._table = input.relation.computing(computed).table
+        self._words, exact = room_of(keys, definition)
+        self._tops = Tops(1 + self._words, latest.rows, None if exact else self._ranks)
 
     @property
     def root(self) -> EntryRoot:
@@ -68,15 +73,12 @@ class LatestStage(Defaults):
     def update_steps(self) -> int:
         return self._tops.steps
 
-    def _entries(self, read: StageRows, slots: Slots) -> Entries:
-        """The latest rows first."""
-        order, *keys = read.values
-        columns, null = [read.codes.astype(np.int64)], read.nulls[0]
-        if self._null_apart:
-            columns.append((null != self._nulls_first).astype(np.int64))
-        of_null = 0 if self._null_apart else ~_LAST if self._nulls_first else _LAST
-        columns.append(np.where(null, of_null, ~order if self._descending else order))
-        return Entries(np.stack([*columns, *(~key for key in keys)], axis=1), np.ascontiguousarray(slots, np.int32))
+    def _ranks(self, slots: Slots) -> Ints:
+        return ranks_of(*words_of(self._table, self._order, slots))
+
+    def _entries(self, codes: Slots, slots: Slots) -> Entries:
+        words = first_words(*words_of(self._table, self._order, slots, self._words), self._words)
+        return Entries(np.column_stack((codes, words)), np.ascontiguousarray(slots, np.int32))
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) for sorting."""
@@ -85,7 +87,7 @@ class LatestStage(Defaults):
             slots, start = table.scan(version, start, _CHUNK)
             done += len(slots)
             if len(slots := self._input.chosen(slots)):
-                parts.append(self._entries(self._columns.read((slots,), (np.ones(len(slots), np.bool_), version)), slots))
+                parts.append(self._entries(self._columns.read((slots,), (np.ones(len(slots), np.bool_), version)).codes, slots))
             progress(0.8 * done / (table.rows or 1))
         if parts:
             self._tops.load(version, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True))))
@@ -121,7 +123,7 @@ class LatestStage(Defaults):
             return
         read = self._columns.read((slots,), (~emitted | (signs != DELETE), version))
         order = order_of(offsets, emitted, read.codes, signs)
-        entries = self._entries(read, slots).take(order)
+        entries = self._entries(read.codes, slots).take(order)
         groups = np.stack((offsets, emitted, read.codes))[:, order]
         ends = np.flatnonzero(np.append((groups[:, 1:] != groups[:, :-1]).any(axis=0), True)) + 1
         found = self._tops.apply(version, RankedChanges(entries, signs[order], ends))

@@ -8,7 +8,7 @@ import pytest
 
 from livejoin.wire.schema import parse_relation
 from service.query.conditions import ColumnRef, Term
-from service.query.model import AsOf, Latest, Query
+from service.query.model import AsOf, Latest, Ordering, Query
 from service.views.parse import parse_view
 
 READINGS = parse_relation(
@@ -41,7 +41,7 @@ def ref(name: str) -> ColumnRef:
 
 LOWER = Term("lower", "string", (Term("column", "string", (), ref("room")),))
 REST = Term("%", "int64", (Term("column", "int64", (), ref("nr")), Term("constant", "int64", (), 10)))
-NEWEST = Latest((ref("room"),), ref("at"), True, 1, True)
+NEWEST = Latest((ref("room"),), (Ordering(ref("at"), True, True),), 1)
 OVER = "QUALIFY ROW_NUMBER() OVER (PARTITION BY r.room ORDER BY"
 
 
@@ -51,22 +51,31 @@ OVER = "QUALIFY ROW_NUMBER() OVER (PARTITION BY r.room ORDER BY"
         ("DISTINCT ON (r.room) r.nr FROM readings r ORDER BY r.room, r.at DESC", NEWEST),
         ("DISTINCT ON (room) nr FROM readings r ORDER BY room DESC, at DESC, sensor DESC, r.nr DESC", NEWEST),
         ("DISTINCT ON (r.room, r.sensor) nr FROM readings r ORDER BY sensor, room, at, nr DESC",
-            Latest((ref("room"), ref("sensor")), ref("at"), False, 1)),
-        ("DISTINCT ON (r.room) nr FROM readings r ORDER BY r.room, r.value DESC NULLS LAST", Latest((ref("room"),), ref("value"), True, 1)),
-        ("DISTINCT ON (r.room) nr FROM readings r ORDER BY r.room, r.value", Latest((ref("room"),), ref("value"), False, 1)),
+            Latest((ref("room"), ref("sensor")), (Ordering(ref("at")),), 1)),
+        ("DISTINCT ON (r.room) nr FROM readings r ORDER BY r.room, r.value DESC NULLS LAST",
+            Latest((ref("room"),), (Ordering(ref("value"), True),), 1)),
+        ("DISTINCT ON (r.room) nr FROM readings r ORDER BY r.room, r.value", Latest((ref("room"),), (Ordering(ref("value")),), 1)),
         (f"nr FROM readings r {OVER} at DESC) = 1", NEWEST),
-        (f"nr FROM readings r {OVER} at DESC, sensor DESC) <= 3", Latest((ref("room"),), ref("at"), True, 3, True)),
-        (f"nr FROM readings r {OVER} at DESC NULLS LAST) < 3", Latest((ref("room"),), ref("at"), True, 2)),
-        ("DISTINCT ON (room) nr FROM readings r ORDER BY room, value DESC", Latest((ref("room"),), ref("value"), True, 1, True)),
-        ("DISTINCT ON (1) room AS value, nr FROM readings r ORDER BY value, 2", Latest((ref("room"),), ref("nr"), False, 1)),
+        (f"nr FROM readings r {OVER} at DESC, sensor DESC) <= 3", Latest((ref("room"),), (Ordering(ref("at"), True, True),), 3)),
+        (f"nr FROM readings r {OVER} at DESC NULLS LAST) < 3", Latest((ref("room"),), (Ordering(ref("at"), True),), 2)),
+        ("DISTINCT ON (room) nr FROM readings r ORDER BY room, value DESC",
+            Latest((ref("room"),), (Ordering(ref("value"), True, True),), 1)),
+        ("DISTINCT ON (1) room AS value, nr FROM readings r ORDER BY value, 2", Latest((ref("room"),), (Ordering(ref("nr")),), 1)),
         ("DISTINCT ON (lower(room)) nr FROM readings r ORDER BY lower(r.room), nr % 10 NULLS FIRST",
-            Latest((LOWER,), REST, False, 1, True)),
+            Latest((LOWER,), (Ordering(REST, False, True),), 1)),
         ("lower(room) AS room, nr % 10 AS rest FROM readings r QUALIFY ROW_NUMBER() OVER (PARTITION BY room ORDER BY rest) = 1",
-            Latest((ref("room"),), REST, False, 1)),
-        ("nr FROM readings r QUALIFY 5 >= ROW_NUMBER() OVER (ORDER BY nr DESC, sensor DESC)", Latest((), ref("nr"), True, 5)),
-        ("nr FROM readings r ORDER BY nr DESC, sensor DESC LIMIT 5", Latest((), ref("nr"), True, 5)),
-        ("nr % 10 AS n FROM readings r ORDER BY n FETCH FIRST 10000 ROWS ONLY", Latest((), REST, False, 10_000)),
-        ("nr FROM (SELECT nr, value FROM readings ORDER BY 2 LIMIT 3) r", Latest((), ref("value"), False, 3)),
+            Latest((ref("room"),), (Ordering(REST),), 1)),
+        ("DISTINCT ON (room) nr FROM readings r ORDER BY room, value DESC NULLS LAST, at NULLS FIRST, value, room, sensor DESC",
+            Latest((ref("room"),), (Ordering(ref("value"), True), Ordering(ref("at"), False, True)), 1)),
+        (f"nr FROM readings r {OVER} at DESC, nr DESC, lower(room), sensor DESC) = 1",
+            Latest((ref("room"),), (*NEWEST.order, Ordering(ref("nr"), True), Ordering(LOWER)), 1)),
+        (f"nr FROM readings r {OVER} room, 1, 'x' || 'y') = 1", Latest((ref("room"),), (Ordering(ref("sensor"), True),), 1)),
+        ("sensor AS s, nr FROM readings r ORDER BY value DESC, s DESC, nr LIMIT 3",
+            Latest((), (Ordering(ref("value"), True, True), Ordering(ref("sensor"), True), Ordering(ref("nr"))), 3)),
+        ("nr FROM readings r QUALIFY 5 >= ROW_NUMBER() OVER (ORDER BY nr DESC, sensor DESC)", Latest((), (Ordering(ref("nr"), True),), 5)),
+        ("nr FROM readings r ORDER BY nr DESC, sensor DESC LIMIT 5", Latest((), (Ordering(ref("nr"), True),), 5)),
+        ("nr % 10 AS n FROM readings r ORDER BY n FETCH FIRST 10000 ROWS ONLY", Latest((), (Ordering(REST),), 10_000)),
+        ("nr FROM (SELECT nr, value FROM readings ORDER BY 2 LIMIT 3) r", Latest((), (Ordering(ref("value")),), 3)),
     ],
 )  # fmt: skip
 def test_sql(sql: str, latest: Latest) -> None:
@@ -76,11 +85,10 @@ def test_sql(sql: str, latest: Latest) -> None:
 def test_json_is_the_same_view() -> None:
     definition = {"from": {"r": "readings"}, "select": ["r.nr as nr"], "latest": {"by": ["r.room"], "order": "r.at", "descending": True}}
     assert query(definition) == query({"sql": f"SELECT r.nr AS nr FROM readings r {OVER} at DESC NULLS LAST) = 1"})
-    assert query(definition | {"latest": {"by": ["r.room", "r.room"], "order": "r.value", "rows": 2}}).latest == Latest(
-        (ref("room"),), ref("value"), False, 2
-    )
+    wanted = Latest((ref("room"),), (Ordering(ref("value")),), 2)
+    assert query(definition | {"latest": {"by": ["r.room", "r.room"], "order": "r.value", "rows": 2}}).latest == wanted
     latest = {"by": [{"expression": "lower(r.room)"}], "order": {"expression": "r.nr % 10"}}
-    assert query(definition | {"latest": latest}).latest == Latest((LOWER,), REST, False, 1)
+    assert query(definition | {"latest": latest}).latest == Latest((LOWER,), (Ordering(REST),), 1)
 
 
 def as_of(sql: str, **more: Any) -> Query:

@@ -29,16 +29,6 @@ where p_partkey = ps_partkey and s_suppkey = ps_suppkey and p_size = 15 and p_ty
 order by s_acctbal desc, n_name, s_name, p_partkey
 limit 100;
 
--- instead
-select s_acctbal, s_name, n_name, p_partkey, p_mfgr, s_address, s_phone, s_comment
-from part, supplier, partsupp, nation, region, (
-  select ps_partkey as least_of, min(ps_supplycost) as least
-  from partsupp, supplier, nation, region
-  where s_suppkey = ps_suppkey and s_nationkey = n_nationkey and n_regionkey = r_regionkey and r_name = 'EUROPE'
-  group by ps_partkey) as m
-where p_partkey = ps_partkey and s_suppkey = ps_suppkey and p_size = 15 and p_type like '%BRASS' and s_nationkey = n_nationkey
-  and n_regionkey = r_regionkey and r_name = 'EUROPE' and least_of = p_partkey and least = ps_supplycost;
-
 -- Q3: shipping priority
 select l_orderkey, sum(l_extendedprice * (1 - l_discount)) as revenue, o_orderdate, o_shippriority
 from customer, orders, lineitem
@@ -47,13 +37,6 @@ where c_mktsegment = 'BUILDING' and c_custkey = o_custkey and l_orderkey = o_ord
 group by l_orderkey, o_orderdate, o_shippriority
 order by revenue desc, o_orderdate
 limit 10;
-
--- instead
-select l_orderkey, sum(l_extendedprice * (1 - l_discount)) as revenue, o_orderdate, o_shippriority
-from customer, orders, lineitem
-where c_mktsegment = 'BUILDING' and c_custkey = o_custkey and l_orderkey = o_orderkey
-  and o_orderdate < date '1995-03-15' and l_shipdate > date '1995-03-15'
-group by l_orderkey, o_orderdate, o_shippriority;
 
 -- Q4: order priority checking
 select o_orderpriority, count(*) as order_count
@@ -193,12 +176,6 @@ group by c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice
 order by o_totalprice desc, o_orderdate
 limit 100;
 
--- instead
-select c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice, sum(l_quantity)
-from customer, orders, lineitem, (select l_orderkey as large from lineitem group by l_orderkey having sum(l_quantity) > 300) as g
-where o_orderkey = large and c_custkey = o_custkey and o_orderkey = l_orderkey
-group by c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice;
-
 -- Q19: discounted revenue
 select sum(l_extendedprice * (1 - l_discount)) as revenue
 from lineitem, part
@@ -239,17 +216,6 @@ where s_suppkey = l1.l_suppkey and o_orderkey = l1.l_orderkey and o_orderstatus 
 group by s_name
 order by numwait desc, s_name
 limit 100;
-
--- instead
-select s_name, count(*) as numwait
-from supplier, lineitem l1, orders, nation
-where s_suppkey = l1.l_suppkey and o_orderkey = l1.l_orderkey and o_orderstatus = 'F' and l1.l_receiptdate > l1.l_commitdate
-  and exists (select * from lineitem l2 where l2.l_orderkey = l1.l_orderkey and l2.l_suppkey <> l1.l_suppkey)
-  and not exists (
-    select * from lineitem l3
-    where l3.l_orderkey = l1.l_orderkey and l3.l_suppkey <> l1.l_suppkey and l3.l_receiptdate > l3.l_commitdate)
-  and s_nationkey = n_nationkey and n_name = 'SAUDI ARABIA'
-group by s_name;
 
 -- Q22: global sales opportunity
 select cntrycode, count(*) as numcust, sum(c_acctbal) as totacctbal

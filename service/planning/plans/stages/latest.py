@@ -1,24 +1,25 @@
 """The first rows of each key of one relation, in an order: all of its rows in an ordered index, and a list of the first ones.
 
-If the entries of the index contain the primary key, no two of them are equal, and a change visits no more rows than it may report.
-Otherwise rows that tie are read one by one.
+An entry of the index has the values of the order, and then of the primary key, as words. If these are a few numbers, no two entries are
+equal, and a change visits no more rows than it may report. Otherwise it has the first of the words, and rows that tie are read one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from livejoin.wire.schema import RelationDefinition
 from service.planning.meets import Relations
 from service.planning.plans.plan import Plan, first_notes, names
 from service.query.conditions import ColumnRef, RowValue, Term
 from service.query.latest import is_ordered
-from service.query.model import Latest, Query
+from service.query.model import Latest, Ordering, Query
 from service.query.terms import is_nullable
 
-TIES = "rows that tie in the order are read, to compare their primary keys"
+TIES = "rows that tie in the first numbers and bytes of the order and the primary key are read, to compare the rest"
 _ANY_BITS = ("int64", "float64", "timestamp")
 _MOST_COORDINATES = 8  # of an entry of an ordered index
+_TEXT_WORDS = 3  # of an entry: what a text shorter than 21 bytes leaves is for what follows it
 
 
 def make(query: Query, relations: Relations) -> Plan:
@@ -26,18 +27,36 @@ def make(query: Query, relations: Relations) -> Plan:
     assert latest is not None
     ((_, relation),) = query.aliases
     definition = relations[relation]
-    known = {value.column for value in (*latest.by, latest.order) if isinstance(value, ColumnRef)}
-    ties = ties_of(definition, known, 2 + has_null_apart(definition, latest.order))
+    _, exact = room_of(sort_keys(query, definition), definition)
     notes = [*first_notes(query, relations), "all rows that satisfy the filters are kept in order, and the first ones in a list"]
-    order = latest.order if isinstance(latest.order, Term) else Term("column", "", (), latest.order)
-    if is_nullable(order, lambda ref: definition.column(ref.column).nullable):
-        notes.append(f"rows whose {latest.order} is null come {'first' if latest.nulls_first else 'last'}")
-    if ties is None:
-        notes.append(why_ties(definition))
+    for value, _, nulls_first in latest.order:
+        term = value if isinstance(value, Term) else Term("column", "", (), value)
+        if is_nullable(term, lambda ref: definition.column(ref.column).nullable):
+            notes.append(f"rows whose {value} is null come {'first' if nulls_first else 'last'}")
+    if not exact:
+        notes.append(f"the order and the primary key ({', '.join(definition.key)}) are not made of a few numbers: {TIES}")
     return Plan(
-        f"{_words(latest)}, 1 relation", "interval-tree", None, "delay" if ties is None else "strict", _bounds(latest, ties is not None),
-        tuple(notes), "latest", names(query), ties=ties,
+        f"{_words(latest)}, 1 relation", "interval-tree", None, "strict" if exact else "delay", _bounds(latest, exact), tuple(notes),
+        "latest", names(query),
     )  # fmt: skip
+
+
+def sort_keys(query: Query, definition: RelationDefinition) -> list[Ordering]:
+    """The order, and the columns of the primary key that distinguish equal rows."""
+    latest, ((alias, _),) = query.latest, query.aliases
+    assert latest is not None
+    known = {*latest.by, *(key.value for key in latest.order)}
+    rest = [ref for name in definition.key if (ref := ColumnRef(alias, name)) not in known]
+    return [*latest.order, *(Ordering(ref, descending=True) for ref in rest)]
+
+
+def room_of(keys: Sequence[Ordering], definition: RelationDefinition) -> tuple[int, bool]:
+    """How many words of these values an entry has, and whether that is always all of them."""
+    kinds = [key.value.kind if isinstance(key.value, Term) else definition.column(key.value.column).kind for key in keys]
+    numbers = [is_ordered(kind) for kind in kinds]
+    both = zip(keys, numbers, strict=True)
+    words = sum(1 + has_null_apart(definition, key.value) if is_number else _TEXT_WORDS for key, is_number in both)
+    return min(words, _MOST_COORDINATES - 1), all(numbers) and words < _MOST_COORDINATES
 
 
 def has_null_apart(definition: RelationDefinition, order: RowValue) -> bool:
@@ -57,13 +76,10 @@ def ties_of(definition: RelationDefinition, known: Collection[str], coordinates:
     return rest if are_numbers and coordinates + len(rest) <= _MOST_COORDINATES else None
 
 
-def why_ties(definition: RelationDefinition) -> str:
-    return f"the primary key ({', '.join(definition.key)}) is not made of a few numbers: {TIES}"
-
-
 def _words(latest: Latest) -> str:
     of_each = f" of each {', '.join(map(str, latest.by))}" if latest.by else ""
-    return f"{'latest row' if latest.rows == 1 else f'top {latest.rows} rows'}{of_each} by {latest.order}"
+    order = ", ".join(str(key.value) for key in latest.order)
+    return f"{'latest row' if latest.rows == 1 else f'top {latest.rows} rows'}{of_each} by {order}"
 
 
 def _bounds(latest: Latest, exact: bool) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from service.errors import Problem
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
 from tests.service.engine.test_engine import prepared, read_all, run
-from tests.service.latest import LatestView
+from tests.service.latest import LatestView, OrderedView
 from tests.service.running import check, opened
 from tests.service.twin import DEFINITIONS, Source, Twin, to_batch, values
 from tests.service.views.stages.test_groups import compare_with_brute_force
@@ -30,6 +30,10 @@ LATEST = {
     "last": LatestView("b", [], "floor", True, 5),
     "highest": LatestView("a", ["tag"], "id", True, 1),
     "many": LatestView("b", ["site"], "floor", False, 100),
+    "fullest": OrderedView("a", ["room"], ["tag DESC LAST", "weight ASC FIRST", "floor DESC FIRST"], 2),
+    "noted": OrderedView("b", [], ["note ASC LAST", "floor DESC LAST", "room ASC FIRST"], 4),
+    "deepest": OrderedView("a", ["tag"], ["floor ASC FIRST", "weight DESC LAST", "id ASC LAST"], 3),
+    "crowded": OrderedView("b", ["floor"], ["starts DESC LAST", "room DESC FIRST", "ends ASC LAST", "note DESC FIRST", "nr ASC LAST"], 3),
     "never": LatestView("a", ["room"], "starts", True, 1, {"where": [{"column": "x.tag", "op": "=", "value": None}]}, lambda row: False),
 }
 
@@ -38,12 +42,14 @@ def test_what_is_promised() -> None:
     """Strict where what is left of the primary key is made of numbers."""
     plans = {name: parse_view("v", view.definition, DEFINITIONS).plan for name, view in LATEST.items()}
     assert {name: plan.guarantee for name, plan in plans.items()} == {
-        name: "delay" if name in ("oldest", "last") else "strict" for name, view in LATEST.items()
+        name: "delay" if name in ("oldest", "last", "fullest", "noted", "crowded") else "strict" for name in LATEST
     }
     assert plans["newest"].cls == "latest row of each x.room by x.starts, 1 relation" and plans["newest"].algorithm == "interval-tree"
     assert plans["last"].cls == "top 5 rows by x.floor, 1 relation"
-    assert any("rows that tie in the order are read" in note for note in plans["oldest"].notes)
-    with pytest.raises(Problem, match="only \"delay\".*the primary key .site, nr. is not made of a few numbers") as caught:
+    assert plans["deepest"].cls == "top 3 rows of each x.tag by x.floor, x.weight, x.id, 1 relation"
+    assert {"rows whose x.floor is null come first", "rows whose x.weight is null come last"} <= {*plans["deepest"].notes}
+    assert any("rows that tie in the first numbers and bytes of the order" in note for note in plans["oldest"].notes)
+    with pytest.raises(Problem, match="only \"delay\".*the primary key .site, nr. are not made of a few numbers") as caught:
         parse_view("v", LATEST["oldest"].definition | {"guarantee": "strict"}, DEFINITIONS)
     assert caught.value.type == "infeasible-view" and "rows that tie" in caught.value.extensions["theorem"]
     with pytest.raises(Problem, match="write \"algorithm\": \"interval-tree\""):
