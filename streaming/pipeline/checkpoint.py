@@ -49,8 +49,8 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     """The checkpoint; None if no query has started on the folder. Raises UnreadableCheckpoint."""
     try:
         if not (folder / "metadata").exists():
-            # Names with a dot are temporary files, which remain after a kill before the first rename.
-            if folder.exists() and any(not path.name.startswith(".") and path.name not in _NOT_SPARKS for path in folder.iterdir()):
+            # Names with a dot are temporary files; they and empty folders remain after a kill before the first rename.
+            if any(path.is_file() and not path.name.startswith(".") and path.name not in _NOT_SPARKS for path in folder.rglob("*")):
                 raise UnreadableCheckpoint("it contains files, but no Spark checkpoint")
             return None
         run = json.loads((folder / "metadata").read_text())["id"]

@@ -26,7 +26,8 @@ def spark_was_here(folder: Path, batch: int | None = None) -> None:
 
 
 def test_a_start_that_was_killed_leaves_a_new_checkpoint(tmp_path: Path) -> None:
-    """Spark names its first file only when it is whole."""
+    """Spark names its first file only when it is whole, and makes its folders before."""
+    (tmp_path / "offsets").mkdir()
     (tmp_path / ".metadata.1f2e.tmp").write_text('{"i')
     (tmp_path / ".metadata.1f2e.tmp.crc").write_text("")
     (tmp_path / f".{IDENTITY}.draft").write_text("{")
