@@ -189,6 +189,9 @@ SELECT id FROM r WHERE x <> ALL (SELECT x FROM s WHERE g = 'b');
 SELECT r.id FROM r LEFT JOIN s y ON y.k = r.k
 WHERE NOT EXISTS (SELECT 1 FROM t y WHERE y.x = r.x) AND EXISTS (SELECT 1 FROM u y WHERE y.k = r.k);
 
+-- in of one alias alone
+SELECT x.id FROM r x WHERE x.k IN (SELECT x.k FROM s x WHERE x.g = 'b');
+
 -- in of one alias
 SELECT x.id FROM r x WHERE x.x NOT IN (SELECT x.x FROM s x WHERE x.g = 'b') AND (x.x > 3 OR x.k IN (SELECT x.k FROM t x WHERE x.g = 'b'));
 

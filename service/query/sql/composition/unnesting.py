@@ -102,14 +102,17 @@ def _values(node: exp.Expr) -> list[exp.Expr]:
     return [one.unnest() for one in (value.expressions if isinstance(value, exp.Tuple) else [value])]
 
 
-def _is_written_out(query: exp.Expr) -> bool:
-    """Return whether a SELECT in EXISTS or IN is not one of the conditions that AND combines, or compares expressions, or nulls matter."""
+def _is_written_out(query: exp.Select) -> bool:
+    """Return whether a SELECT in EXISTS or IN is not one of the conditions that AND combines, compares expressions, or columns of one alias
+    in it and around it, or nulls matter."""
     holder = _holder(query)
     _, is_negated, is_alone = _place(holder)
     if not isinstance(holder, exp.In):
         return not is_alone
     compared = [*_values(holder), *(one.unalias().unnest() for one in query.expressions)]
-    return not is_alone or is_negated or not all(isinstance(one, exp.Column) for one in compared)
+    own = {*map(alias_of, tables_of(query))}
+    is_plain = all(isinstance(one, exp.Column) for one in compared) and not any(one.text("table") in own for one in _values(holder))
+    return not is_alone or is_negated or not is_plain
 
 
 def _write_out(select: exp.Select, query: exp.Select, relations: Relations, is_some: Callable[[exp.Select], exp.Expr]) -> None:
