@@ -76,7 +76,8 @@ class Graph:
     def _columns(self, node: Node, alias: str, prefix: str = "") -> tuple[dict[str, bool], list[str]]:
         """Some columns of a node, whether each is a text, and how they are selected."""
         rng = self.random
-        some = [one for one in (*node.numbers, *node.texts) if rng.random() < 0.7] or [node.numbers[0]]
+        some = [one for one in (*node.numbers, *node.texts) if rng.random() < 0.7]
+        some += [node.numbers[0]] if {*some} <= {*node.texts} else []
         computed = {one for one in some if one in node.numbers and rng.random() < 0.1}
         selected = [f"{alias}.{one}{' + 1' if one in computed else ''} AS {prefix}{one}" for one in some]
         return {f"{prefix}{one}": one in node.texts for one in some}, selected
