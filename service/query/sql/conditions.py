@@ -181,7 +181,8 @@ class Conditions:
     def _read(self, query: exp.Expr, words: str) -> Draft:
         """Return the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…)."""
         if self._read_subquery is None:
-            raise unsupported(f"{words} within {self._within}", "write it in WHERE")
+            instead = "join a subquery that has it in its WHERE" if self._within.endswith("JOIN") else "write it in WHERE"
+            raise unsupported(f"{words} within {self._within}", instead)
         return self._read_subquery(query, words, self._names.scope)
 
     def _overlaps(self, node: exp.Expr, negated: bool) -> None:

@@ -195,6 +195,28 @@ SELECT x.id FROM r x WHERE x.k IN (SELECT x.k FROM s x WHERE x.g = 'b');
 -- in of one alias
 SELECT x.id FROM r x WHERE x.x NOT IN (SELECT x.x FROM s x WHERE x.g = 'b') AND (x.x > 3 OR x.k IN (SELECT x.k FROM t x WHERE x.g = 'b'));
 
+-- in on: subqueries in ON of an inner join
+SELECT r.id, s.id AS other FROM r JOIN s ON s.k = r.k AND s.x = (SELECT max(t.x) FROM t WHERE t.k = r.k)
+  JOIN u ON u.k = s.k AND (u.x > 2 OR u.x NOT IN (SELECT x FROM w WHERE g = 'b'));
+
+-- either within: OR over EXISTS, in EXISTS of a join
+SELECT u.id FROM u
+WHERE EXISTS (SELECT 1 FROM r JOIN s ON s.x = r.x WHERE r.k = u.k AND (r.g < s.g OR EXISTS (SELECT 1 FROM t WHERE t.k = s.k)));
+
+-- in of the greatest: IN over an aggregate of a key
+SELECT id FROM r WHERE x IN (SELECT max(s.x) FROM s WHERE s.k = r.k);
+
+-- groups of either: OR over EXISTS beside a join, under groups
+SELECT r.k, count(*) AS n, sum(s.x) AS sum FROM r JOIN s ON s.k = r.k WHERE r.x > 3 OR EXISTS (SELECT 1 FROM t WHERE t.k = s.x) GROUP BY r.k;
+
+-- distinct of either
+SELECT DISTINCT r.g, r.x > 1 AS much FROM r WHERE r.x > 3 OR EXISTS (SELECT 1 FROM t WHERE t.k = r.x);
+
+-- groups of a query: EXISTS and NOT IN in HAVING over a query in FROM
+SELECT q.k, count(*) AS n, (SELECT max(t.x) FROM t WHERE t.k = q.k) AS most
+FROM (SELECT r.k, s.x FROM r JOIN s ON s.k = r.k) AS q JOIN w ON w.k = q.x
+GROUP BY q.k HAVING count(*) > 2 OR q.k NOT IN (SELECT u.x FROM u WHERE u.g = 'b');
+
 -- chain: a LEFT JOIN of a LEFT JOIN
 SELECT r.id, s.id AS second, t.id AS third FROM r LEFT JOIN s ON s.k = r.k LEFT JOIN t ON t.k = s.x;
 

@@ -158,6 +158,12 @@ def test_messages_do_not_name_what_only_the_view_reads(engine: Instance) -> None
             assert "there are id, k, v, s, e" not in str(problem.detail)
 
 
+def test_a_view_of_any_and_all_is_read(engine: Instance) -> None:
+    engine.put_view("p", {"sql": "SELECT id, k FROM a WHERE k = ANY (SELECT k FROM b) AND id <> ALL (SELECT k + 100 FROM b)"}, wait=60)
+    engine.put_view("w", {"sql": "SELECT * FROM p"}, wait=60)
+    assert rows_of(engine, "w") == rows_of(engine, "p") != []
+
+
 def test_a_view_named_several_times_is_read_once(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.put_view("p", {"sql": "SELECT id, k FROM a WHERE v > 0"}, wait=60)
     read, tree_of = list[Any](), parse.tree_of

@@ -22,7 +22,9 @@ from service.query.sql.output_names import MERGED
 from service.query.sql.ranges import OPERATORS
 
 Storing = Callable[[exp.Query], str]
-_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
+_COMPARED = (*_ORDERED, exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
+_DISTANCE = (exp.Column, exp.Identifier, exp.Literal, exp.Interval, exp.Var, exp.Add, exp.Sub, exp.Abs, exp.Neg, exp.Paren)
 
 
 def is_apart(select: exp.Select) -> bool:
@@ -46,14 +48,16 @@ def choose_apart(select: exp.Select, store: Storing, taken: Collection[str]) -> 
         set_beneath(select, store, next(unused_aliases(select, taken)), ("order", "limit", "qualify", *on), False)
 
 
-def set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collection[str], apart: bool) -> None:
+def set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collection[str], apart: bool, of_rows: bool = False) -> None:
     """Store a SELECT without the clauses `kept`, and, if `apart`, its conditions with queries, or over several aliases, in place: they are
-    over stored rows."""
-    clause = "having" if is_grouped(select) else "where"
+    over stored rows. of_rows: those that are grouped, if so, and not the groups."""
+    of_groups = is_grouped(select) and not of_rows
+    clause = "having" if of_groups else "where"
     conditions = conjuncts(condition_of(select, clause))
-    later = [one for one in conditions if apart and (one.find(exp.Query) or (clause == "where" and _is_wide(one)))]
-    over = [*select.expressions, *later, *(select.args[name] for name in kept if select.args.get(name))]
     own, group = {*map(alias_of, tables_of(select))}, select.args.get("group")
+    wide = [] if of_groups else [one for one in conditions if _is_wide(one) or not is_of(one, own)]
+    later = [one for one in conditions if apart and (one.find(exp.Query) or any(one is other for other in wide))]
+    over = [*select.expressions, *later, *(select.args[name] for name in kept if select.args.get(name))]
     is_distinct = bool(select.args.get("distinct")) and "distinct" not in kept
     atoms = [one.this for one in select.expressions] if is_distinct else [*(group.expressions if group else ()), *aggregates_in(over)]
     texts = {*map(sql_of, atoms)}
@@ -61,7 +65,7 @@ def set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collection
     def is_atom(one: exp.Expr) -> bool:
         return not isinstance(one, exp.Order | exp.Ordered) and sql_of(one) in texts
 
-    if is_distinct or is_grouped(select):
+    if is_distinct or of_groups:
         read = [one for part in over for one in part.walk(prune=lambda one: isinstance(one, exp.Query) or is_atom(one)) if is_atom(one)]
         read += [one for part in over for one, inside in columns_in(part) if inside and is_atom(one)]
     else:
@@ -96,7 +100,7 @@ def join_apart(select: exp.Select, store: Storing, taken: Collection[str]) -> No
     while (cut := _cut(select)) is not None:
         joins, alias = select.args["joins"], next(names)
         if cut == len(joins):
-            set_beneath(select, store, alias, {*select.args} - {"expressions", "from_", "joins", "where"}, True)
+            set_beneath(select, store, alias, {*select.args} - {"expressions", "from_", "joins", "where"}, True, True)
             return
         inner = exp.Select(from_=select.args["from_"], joins=joins[:cut])
         own = {*map(alias_of, tables_of(inner))}
@@ -128,11 +132,14 @@ def _cut(select: exp.Select) -> int | None:
 
 
 def _is_wide(condition: exp.Expr) -> bool:
-    """Return whether a condition is over several aliases, and more than a comparison of two; not one of intervals, or of merged columns."""
+    """Return whether a condition is over several aliases, and more than a comparison of two; not one of intervals, distances, or merged
+    columns."""
+    if isinstance(condition, _ORDERED) and all(isinstance(one, _DISTANCE) for side in condition.iter_expressions() for one in side.walk()):
+        return False
+    if condition.find(exp.Overlaps, exp.Anonymous, *OPERATORS) or any(MERGED in one.meta for one in condition.find_all(exp.Coalesce)):
+        return False
     sides = [condition.this, condition.expression] if isinstance(condition, _COMPARED) else [condition]
-    is_of_intervals = condition.find(exp.Overlaps, exp.Anonymous, *OPERATORS) is not None
-    is_merged = any(MERGED in one.meta for one in condition.find_all(exp.Coalesce))
-    return not is_of_intervals and not is_merged and any(len({column.text("table") for column in own_columns(one)}) > 1 for one in sides)
+    return any(len({column.text("table") for column in own_columns(one)}) > 1 for one in sides)
 
 
 def unused_aliases(select: exp.Select, taken: Collection[str]) -> Iterator[str]:
@@ -152,3 +159,8 @@ def aggregates_in(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
 
 def named(value: exp.Expr, name: str) -> exp.Alias:
     return exp.Alias(this=value.copy(), alias=identifier(name))
+
+
+def is_of(condition: exp.Expr, own: Collection[str]) -> bool:
+    """Return whether a condition is over these aliases alone."""
+    return all(column.text("table") in own for column in own_columns(condition))

@@ -35,10 +35,11 @@ from service.query.sql.composition.merging import (
     without_places,
 )
 from service.query.sql.composition.parentheses import without_parentheses
-from service.query.sql.composition.unnesting import has_nested, unnest
+from service.query.sql.composition.unnesting import has_nested, has_queries_over_groups, unnest
 from service.query.sql.groups import is_grouped
 from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, table_of, tables_of
 from service.query.sql.output_names import name_of, told_apart
+from service.query.sql.text import write_in
 
 _MOST_NODES = 50_000  # that may be copied
 _MOST_SUBQUERIES = 64
@@ -86,6 +87,7 @@ def is_composed(tree: exp.Expr, known: Catalogue) -> bool:
 
 def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:
     """Return the query of a view, with what * and names mean in it, for queries that read the view. Raises as `composed`."""
+    write_in(tree)
     without_parentheses(tree, source)
     source.finish()
     with source.noting():
@@ -137,14 +139,24 @@ class _Composition:
         return exp.Select(expressions=[placed(one, side) for one in shown], from_=exp.From(this=placed(table, side)))
 
     def _stored(self, query: exp.Query) -> str:
+        tables = {alias_of(table): self._relations.get(fold(table.this)) for table in query.find_all(exp.Table)}
+        for column in query.find_all(exp.Column):
+            if column.text("table") not in {"", *tables}:
+                what = f"{sql_of(column)} in a subquery that has to be stored"
+                raise unsupported(what, "define a view of its rows without this condition")
+            definition = tables.get(column.text("table"))
+            if definition is not None and column.name in definition.intervals and isinstance(column.parent, exp.Alias):
+                problem = unsupported(f"the interval {sql_of(column)} of a join that has to be stored", "compare its ends")
+                raise self._source.placed(problem, column)
         return self._store(query, {}, self._source)
 
     def _with(self, with_: exp.With, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> dict[str, exp.Subquery]:
-        named = dict[str, exp.Subquery]()
+        named, count = dict[str, exp.Subquery](), self._source.count
         if with_.args.get("recursive"):
             with self._source.noting(with_):
                 raise unsupported("WITH RECURSIVE", "a view joins a fixed number of relations: write a join for each step")
         for one in with_.expressions:
+            self._source.require_no_more(count)  # a query that is refused has no name
             alias = one.args["alias"]
             with self._source.noting(one):
                 if not isinstance(one.this, exp.Query):
@@ -186,6 +198,9 @@ class _Composition:
         with self._source.noting(select):
             within = (table for one in found.values() for table in one.query.find_all(exp.Table))
             taken = {*(alias for names in outer for alias in names.scope.aliases), *map(alias_of, within)}
+            if found and has_queries_over_groups(select):
+                self._place(select, found, is_inside=bool(outer))
+                found = {}
             unnest(select, self._stored, taken, self._source, ChainMap(relations, self._relations), found)  # type: ignore[arg-type]
         self._source.require_no_more(count)
         with self._source.noting(select):

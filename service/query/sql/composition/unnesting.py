@@ -23,7 +23,7 @@ from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.latest import is_latest
 from service.query.sql.columns import own_columns
-from service.query.sql.composition.beneath import Storing, aggregates_in, is_apart, named, set_beneath, unused_aliases
+from service.query.sql.composition.beneath import Storing, aggregates_in, is_apart, is_of, named, set_beneath, unused_aliases
 from service.query.sql.composition.merging import add_where, columns_in, condition_of, conjuncts, first_of, parts_of, queries_of, set_apart
 from service.query.sql.names import Source, alias_of, column_of, fold, sql_of, table_of, tables_of
 
@@ -60,8 +60,8 @@ def unnest(
     """Write joins in place of the subqueries of a SELECT that need it, in place. taken: aliases that are used elsewhere. relations: those
     that FROM may name. derived: aliases of subqueries that are yet to be placed. Notes problems `unsupported-query`."""
     names = unused_aliases(select, taken)
-    of_groups = select.args.get("group") or select.args.get("having") or aggregates_in(select.expressions)
-    if of_groups and any(True for _ in _queries_over_groups(select)):
+    _move_from_on(select, source)
+    if has_queries_over_groups(select):
         set_beneath(select, store, next(names), ("order",), True)
     for query in list(queries_of(select)):
         with source.noting(query):
@@ -75,6 +75,23 @@ def unnest(
         with source.noting(query):
             if _is_scalar(query):
                 _join(select, query, store, next(names))
+
+
+def _move_from_on(select: exp.Select, source: Source) -> None:
+    """Move conditions with queries from ON to WHERE, in place."""
+    joins = select.args.get("joins") or []
+    for index, join in enumerate(joins):
+        conditions = conjuncts(join.args.get("on"))
+        moved = [one for one in conditions if one.find(exp.Query)]
+        is_inner = not (join.side or join.method) and join.kind in ("", "INNER")
+        if moved and (not is_inner or any(one.side in ("RIGHT", "FULL") for one in joins[index:])):
+            with source.noting(moved[0]):
+                raise unsupported("a subquery in this ON", "join a subquery that has it in its WHERE")
+        if moved:
+            left = [one for one in conditions if not any(one is other for other in moved)]
+            join.set("on", exp.and_(*left, copy=False) if left else exp.Boolean(this=True))
+            for one in moved:
+                add_where(select, one)
 
 
 def _holder(query: exp.Expr) -> exp.Expr:
@@ -226,7 +243,7 @@ def _split(select: exp.Select) -> list[exp.Expr]:
     """Leave the conditions on own aliases alone in WHERE; return the others. Problem `unsupported-query` if something else reads what is
     outside."""
     own, conditions = {*map(alias_of, tables_of(select))}, conjuncts(condition_of(select))
-    others = [one for one in conditions if not {column.text("table") for column in own_columns(one)} <= own]
+    others = [one for one in conditions if not is_of(one, own)]
     select.set("where", None)
     for one in conditions:
         if not any(one is other for other in others):
@@ -299,10 +316,13 @@ def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Sele
     inner = query.copy()
     others = _split(inner)
     is_grouped = bool(aggregates_in(inner.expressions) or inner.args.get("group") or inner.args.get("having"))
-    is_never_null = not is_in or inner.expressions[0].find(exp.Count, exp.Coalesce, exp.Case) is not None
-    if is_grouped and not inner.args.get("group") and is_never_null and (others or not is_in):
-        instead = "such an aggregate returns a row even if no row matches: write SELECT 1 to test whether one does, or GROUP BY"
-        raise unsupported(f"{sql_of(inner.expressions[0].unalias())} in EXISTS or IN, without GROUP BY", instead)
+    _, is_negated, is_alone = _place(_holder(query))
+    value = inner.expressions[0].unalias()
+    is_null = is_in and is_alone and not is_negated and isinstance(value, exp.AggFunc | exp.Filter) and not value.find(exp.Count)
+    if is_grouped and not inner.args.get("group") and not is_null and (others or not is_in):
+        instead = "such an aggregate returns a row even if no row matches: compare it by = or <>, write SELECT 1 to test whether one does, "
+        instead += "or GROUP BY"
+        raise unsupported(f"{sql_of(value)} in EXISTS or IN, without GROUP BY", instead)
     if is_latest(inner) and others:
         raise unsupported(f"{sql_of(others[0])} beside DISTINCT ON, QUALIFY or LIMIT in a subquery", "define a view of the rows chosen")
     shown = [one.unalias() for one in inner.expressions] if is_in else []
@@ -332,7 +352,10 @@ def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Sele
     return made
 
 
-def _queries_over_groups(select: exp.Select) -> Iterator[exp.Expr]:
+def has_queries_over_groups(select: exp.Select) -> bool:
+    """Return whether some subquery of SELECT or HAVING is evaluated for each group."""
+    if not (select.args.get("group") or select.args.get("having") or aggregates_in(select.expressions)):
+        return False
     clauses = (*select.expressions, *filter(None, [select.args.get("having")]))
     found = chain(*(one.walk(prune=lambda node: isinstance(node, exp.Query | exp.AggFunc | exp.Filter)) for one in clauses))
-    return (one for one in found if isinstance(one, exp.Query))
+    return any(isinstance(one, exp.Query) for one in found)
