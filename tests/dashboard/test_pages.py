@@ -103,6 +103,7 @@ def test_a_chosen_lane_stays_chosen_when_others_come_into_view(service: ServerPr
     label = page.locator("#say").inner_text().split(". ")[1]
     page.keyboard.press("0")
     page.locator("text=62 rows in view").wait_for()
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # the lanes are drawn
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
     page.wait_for_function("(label) => say.textContent.includes(' of 62. ' + label)", arg=label)

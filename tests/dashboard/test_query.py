@@ -61,7 +61,7 @@ def test_names_are_completed_and_words_coloured(editor: Page) -> None:
 )
 def test_a_refusal_stands_at_its_place(editor: Page, sql: str, marked: str | None, said: str) -> None:
     editor.locator("#sql").fill(sql)
-    editor.keyboard.press("Control+Enter")
+    editor.locator("#sql").press("Control+Enter")
     trouble = editor.get_by_role("alert").filter(has_text=said).first
     trouble.wait_for()
     editor.locator(".back .fault").first.wait_for()
@@ -76,7 +76,7 @@ def test_a_refusal_stands_at_its_place(editor: Page, sql: str, marked: str | Non
 
 def test_all_refused_places_are_marked(editor: Page) -> None:
     editor.locator("#sql").fill("SELECT nope(a.id), a.id, a.id || nix(a.id)\nFROM stays a, stays b\nWHERE a.id = 'x' LIMIT 3")
-    editor.keyboard.press("Control+Enter")
+    editor.locator("#sql").press("Control+Enter")
     editor.get_by_role("alert").locator("li").nth(3).wait_for()
     marked = editor.locator(".back .fault")
     assert [marked.nth(at).inner_text() for at in range(marked.count())] == ["nope", "nix", "'x'", "3"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -34,8 +36,19 @@ class Interrupted:
         return "word"
 
 
-def test_a_signal_in_the_midst_of_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def log() -> Iterator[None]:
+    """The log of a process; it ends with the test."""
+    root = logging.getLogger()
+    before = root.handlers[:]
     start_log()
+    yield
+    for handler in {*root.handlers} - {*before}:
+        root.removeHandler(handler)
+
+
+@pytest.mark.usefixtures("log")
+def test_a_signal_in_the_midst_of_a_line(capfd: pytest.CaptureFixture[str]) -> None:
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     stop = threading.Event()
     try:
