@@ -55,6 +55,15 @@ def parts(engine: Instance) -> Parts:
     return Parts(engine._writer, engine._state, engine._log, engine._builds, engine._housekeeping, engine._rewrites, engine._truncates)
 
 
+def kill(engine: Instance) -> None:
+    """End an engine as kill -9 does: there is no snapshot, the log is all there is. Its threads end, which would keep its memory."""
+    parts(engine).writer.stop()
+    parts(engine).log.close()
+    engine.state = "closed"
+    engine.retention.stop()
+    parts(engine).builds.end()
+
+
 def building(engine: Instance) -> list[Build]:
     return parts(engine).builds._builds
 

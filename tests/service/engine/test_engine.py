@@ -20,7 +20,7 @@ from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.parse import parse_view
 from tests.service.grouped import GroupedView
-from tests.service.running import PAIR, HeldWriter, batch, check, counted, in_parts, is_empty, opened, parts, running
+from tests.service.running import PAIR, HeldWriter, batch, check, counted, in_parts, is_empty, kill, opened, parts, running
 from tests.service.stretched import CoveredView
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
@@ -293,10 +293,8 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
             held = []
             if pick.random() < 0.5:
                 engine.close()
-            else:  # as if killed: the log is all there is
-                parts(engine).writer.stop()
-                parts(engine).log.close()
-                engine.state = "closed"
+            else:
+                kill(engine)
             engine = opened(folder)
             compare(engine, twin)
             for follower in followers:

@@ -20,7 +20,7 @@ from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
-from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, look, of_ops, opened, parts, rows_of, running
+from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, kill, look, of_ops, opened, parts, rows_of, running
 from tests.waiting import until
 
 
@@ -163,7 +163,7 @@ def test_a_relation_that_was_made_again_is_another_one(engine: Instance, tmp_pat
     engine.drop_relation("a")
     engine.put_relation("a", DEFINITION)
     engine.apply(batch(("upsert", "a", rows_of(7, 1))))
-    stop_hard(engine)
+    kill(engine)
     engine = opened(tmp_path)
     assert keys(engine) == [7]
     engine.close()
@@ -357,13 +357,6 @@ def test_what_is_on_disk_is_never_said_not_to_be(tmp_path: Path) -> None:
     engine.close()
 
 
-def stop_hard(engine: Instance) -> None:
-    """As if killed: no snapshot, the log is all there is."""
-    parts(engine).writer.stop()
-    parts(engine).log.close()
-    engine.state = "closed"
-
-
 def test_a_batch_that_cannot_be_judged_is_dropped_alone(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("service.engine.state.resolve", lambda *_: 1 / 0)
@@ -389,7 +382,7 @@ def test_a_snapshot_in_the_background_cleans_the_log(tmp_path: Path, monkeypatch
     thread.join(60)
     assert engine.snapshots.log_bytes < 10_000
     expected = ids(open_rows(engine.readers, "v"))
-    stop_hard(engine)
+    kill(engine)
     engine = opened(tmp_path)
     assert ids(open_rows(engine.readers, "v")) == expected and engine.published.number == 31
     figures = engine.metrics()

@@ -24,7 +24,7 @@ from structures.rows import change_queue
 from tests.service.engine.test_engine import Follower, compare, grouped, prepared
 from tests.service.following.test_feeds import all_of, feed, killed, refused
 from tests.service.random_views import NATURAL, by_all_algorithms
-from tests.service.running import DEFINITION, PAIR, batch, building, check, keep_house, look, of_ops, opened, parts, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, building, check, keep_house, kill, look, of_ops, opened, parts, rows_of, running
 from tests.service.twin import MANY, VIEWS, Source, Twin, TwinView, of_different_rows, to_batch
 from tests.service.views.joins.test_random_views import drawn
 from tests.service.views.stages.test_groups import JOINS, SINGLE
@@ -62,11 +62,7 @@ class Restarted:
         if clean:
             engine.close()
         else:
-            parts(engine).writer.stop()
-            parts(engine).log.close()
-            engine.state = "closed"
-            engine.retention.stop()  # the threads end, as they would with the process
-            parts(engine).builds.end()
+            kill(engine)
         self.gate.open.clear()
         again, opened_ = Instance(self.folder, engine.settings), threading.Event()
         self.starter = threading.Thread(target=again.recover, kwargs={"opened": opened_.set})

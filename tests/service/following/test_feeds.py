@@ -17,7 +17,7 @@ from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
 from service.instance import Instance
-from tests.service.running import DEFINITION, PAIR, batch, keep_house, look, of_ops, opened, parts, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, keep_house, kill, look, of_ops, opened, parts, rows_of, running
 from tests.waiting import HeldCall
 
 
@@ -96,10 +96,8 @@ def test_tokens_of_others_are_refused(engine: Instance, tmp_path: Path) -> None:
 
 
 def killed(engine: Instance, folder: Path) -> Instance:
-    """The log is all there is, as after kill -9, and the service is started again."""
-    parts(engine).writer.stop()
-    parts(engine).log.close()
-    engine.state = "closed"
+    """Kill the service, and start it again."""
+    kill(engine)
     return opened(folder)
 
 
