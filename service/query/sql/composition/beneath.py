@@ -20,10 +20,11 @@ from service.query.sql.groups import is_grouped
 from service.query.sql.names import alias_of, column_of, identifier, is_comma, sql_of, table_of, tables_of, tables_of_join
 from service.query.sql.output_names import MERGED
 from service.query.sql.ranges import OPERATORS
+from service.query.sql.terms import COMPARED
 
 Storing = Callable[[exp.Query], str]
 _ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
-_COMPARED = (*_ORDERED, exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
+_COMPARED = (*COMPARED, exp.NullSafeEQ, exp.NullSafeNEQ)
 _DISTANCE = (exp.Column, exp.Identifier, exp.Literal, exp.Interval, exp.Var, exp.Add, exp.Sub, exp.Abs, exp.Neg, exp.Paren)
 
 

@@ -26,12 +26,13 @@ from service.query.sql.columns import own_columns
 from service.query.sql.composition.beneath import Storing, aggregates_in, is_apart, is_of, named, set_beneath, unused_aliases
 from service.query.sql.composition.merging import add_where, columns_in, condition_of, conjuncts, first_of, parts_of, queries_of, set_apart
 from service.query.sql.names import Source, alias_of, column_of, fold, sql_of, table_of, tables_of
+from service.query.sql.terms import COMPARED
 
 Relations = Mapping[str, RelationDefinition]
 _AGGREGATE = "write an aggregate, such as max(x), of all rows that its WHERE finds, or ORDER BY … LIMIT 1"
 _EQUAL = "in it, only equalities with columns of the query around it"
 _ONE = exp.Limit(expression=exp.Literal.number(1))
-_NEVER_NULL = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Like)
+_NEVER_NULL = (*COMPARED, exp.Between, exp.Like)
 
 
 def has_nested(tree: exp.Expr) -> bool:
