@@ -205,8 +205,7 @@ def _is_some(
         alias, name = next(names), alias_of(around[0])
         outputs = [named(column_of(name, one), f"k{number}") for number, one in enumerate(key)]
         table = table_of(store(exp.Select(expressions=outputs, from_=exp.From(this=around[0].copy()), where=exp.Where(this=kept))), alias)
-        equal = [exp.EQ(this=column_of(alias, f"k{number}"), expression=column_of(name, one)) for number, one in enumerate(key)]
-        select.append("joins", exp.Join(this=table, side="LEFT", on=exp.and_(*equal, copy=False)))
+        select.append("joins", _left_join(table, alias, [column_of(name, one) for one in key]))
         return exp.Not(this=exp.Is(this=column_of(alias, "k0"), expression=exp.Null()))
     counted = query.copy()
     counted.set("expressions", [exp.Count(this=exp.Star())])
@@ -297,12 +296,15 @@ def _join(select: exp.Select, query: exp.Expr, store: Storing, alias: str) -> No
             column = exp.Coalesce(this=column, expressions=[exp.Literal.number(0)])
         one.replace(column)
     table = table_of(store(inner), alias)
-    join = exp.Join(this=table, kind="CROSS")
-    if keys:
-        equal = [exp.EQ(this=column_of(alias, f"k{number}"), expression=outer.copy()) for number, (_, outer) in enumerate(keys)]
-        join = exp.Join(this=table, side="LEFT", on=exp.and_(*equal, copy=False))
     query.replace(whole)
-    select.append("joins", join)
+    outside = [outer.copy() for _, outer in keys]
+    select.append("joins", _left_join(table, alias, outside) if keys else exp.Join(this=table, kind="CROSS"))
+
+
+def _left_join(table: exp.Table, alias: str, values: Sequence[exp.Expr]) -> exp.Join:
+    """Return the join with a stored query of which k0, k1, … equal these values."""
+    equal = [exp.EQ(this=column_of(alias, f"k{number}"), expression=value) for number, value in enumerate(values)]
+    return exp.Join(this=table, side="LEFT", on=exp.and_(*equal, copy=False))
 
 
 def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Select:
