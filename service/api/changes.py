@@ -37,7 +37,7 @@ from service.api.models.examples import CHANGES, RECEIPT, RECEIPT_REPEATED, RECE
 from service.api.models.requests import Changes
 from service.api.openapi import answer, binary_content, body, failures, json_content, text_content
 from service.api.routing import RelationName, router
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem, bad_parameter
 from service.instance import Instance
 

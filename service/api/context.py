@@ -20,7 +20,7 @@ from service.api.broadcast import Broadcasts
 from service.api.dashboard.happenings import Problems
 from service.api.http.admission import Bodies
 from service.durability.usage import RecentUsage
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem
 from service.histogram import Histogram
 from service.instance import Instance

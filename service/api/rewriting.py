@@ -27,7 +27,7 @@ from service.api.models.examples import DELETION, RECEIPT, RECEIPT_SKIPPED, STAG
 from service.api.models.requests import Deletion
 from service.api.openapi import answer, binary_content, body, failures, json_content, text_content
 from service.api.routing import RelationName, ServiceRequest, router
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem, bad_parameter
 from service.query.definition import read_where
 from service.query.form_checks import checked

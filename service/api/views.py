@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+from fastapi import Query
+from pydantic import Field
 from starlette.responses import Response
 
+from livejoin.wire.errors import cut
 from livejoin.wire.schema import RelationDefinition
 from service.access.access_token import AccessToken
 from service.access.rights import require_relation
@@ -19,12 +23,14 @@ from service.api.http import media
 from service.api.http.admission import client_of
 from service.api.http.answers import json_answer
 from service.api.http.bodies import definition
+from service.api.http.parameters import Flag, Parameters
 from service.api.models import answers
 from service.api.models.examples import EXPLANATION, VIEW, VIEW_JSON, VIEW_SQL
 from service.api.models.requests import ViewDefinition
 from service.api.openapi import answer, body, failures, json_content, links
 from service.api.routing import ServiceRequest, ViewName, checked_name, hiding_views, router
 from service.api.steps import Steps, finish
+from service.engine.catalog.registrations import is_over
 from service.engine.versions import Version
 from service.errors import Problem
 from service.instance import Instance
@@ -39,6 +45,7 @@ routes = router("views")
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered with 202
 _ROW_BYTES = 40  # of a stored row besides its columns
+_CREATE = re.compile(r'\s*CREATE\s+(?P<replaces>OR\s+REPLACE\s+)?VIEW\s+(?:"(?P<quoted>[^"]*)"|(?P<plain>\w+))\s+AS\b\s*', re.IGNORECASE)
 EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to determine is not reported
 
 
@@ -60,12 +67,15 @@ def view_json(engine: Instance, view: LiveView, version: Version, token: AccessT
         "shape": shape_json(view),
         "statistics": view.statistics(),
     }
+    if (replacement := engine.replacements.of(view.name)) is not None:
+        problem = replacement.problem
+        shown["replacement"] = {"progress": replacement.progress} if problem is None else {"problem": problem.to_json()}
     if view.state == "building":
         shown["progress"] = view.progress
     elif view.state == "failed":
         shown["problem"] = (view.problem or Problem("view-failed", "the structures of this view failed")).to_json()
     elif view.id in version.roots:
-        join, root, _ = version.roots[view.id]
+        join, root, *_ = version.roots[view.id]
         shown["empty"] = join.is_empty(root)
     return shown
 
@@ -110,6 +120,15 @@ def _emptiness(engine: Instance, name: str) -> Steps[tuple[int, bool | None]]:
         reader.close()
 
 
+class PutViewParameters(Parameters):
+    replace: Flag = Field(
+        False,
+        description="give a view of this name the new definition, in a version of its own; until then it stays as it is. Views that read "
+        "it are built again with it. Its followers get the difference, or, if the columns change, `token-expired`",
+        examples=[False],
+    )
+
+
 _NEXT = links("getView", "putView", "viewRows", "viewVersion", "viewCount", "viewChanges", "deleteView")
 _VIEW = json_content(answers.View, VIEW)
 _BODY = body(json_content(ViewDefinition, VIEW_SQL, VIEW_JSON))
@@ -125,25 +144,33 @@ _REFUSALS = (
     openapi_extra=_BODY,
     responses={
         **answer(201, "created", _VIEW, following=_NEXT),
-        **answer(200, "already registered with this definition", _VIEW, following=_NEXT),
+        **answer(200, "already registered with this definition, or replaced", _VIEW, following=_NEXT),
         **answer(
-            202, "being built", json_content(answers.View, VIEW | {"state": "building", "empty": None, "progress": 0.4}), following=_NEXT
+            202,
+            "being built, or the definition that replaces it is",
+            json_content(answers.View, VIEW | {"state": "building", "empty": None, "progress": 0.4}),
+            following=_NEXT,
         ),
-        **failures(*_REFUSALS, "definition-differs", "too-many", "disk-full", "no-room"),
+        **failures(*_REFUSALS, "definition-differs", "too-many", "disk-full", "no-room", "too-busy", "view-failed"),
     },
 )
-async def put_view(request: ServiceRequest, name: ViewName) -> Response:
+async def put_view(request: ServiceRequest, name: ViewName, query: Annotated[PutViewParameters, Query()]) -> Response:
     context = request.context
     engine = context.engine
     checked_name(name, "view")
     token = request.token
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+        data, replaces = _statement(name, data)
+        replaces = replaces or query.replace
         if token.relations is not None or token.views is not None:  # a view gives its definer the rows of what it reads
             await context.work(_parse, engine, token, name, data)
-        view, built = await context.register(engine.register, name, data, client_of(request.scope))
+        is_new = name not in engine.views
+        with hiding_views(token):
+            view, built = await context.register(engine.register, name, data, client_of(request.scope), replaces)
     if built is not None:
         await asyncio.wait([asyncio.wrap_future(built)], timeout=BUILD_WAIT)  # without holding a thread
-    status = 200 if built is None else 202 if view.state == "building" else 201
+    status = 200 if built is None else 202 if not is_over(built) else 201 if is_new else 200
+    view = engine.views.get(name, view)
     return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view, token)), status)
 
 
@@ -215,6 +242,17 @@ class ReadableRelations(Mapping[str, RelationDefinition]):
         return sum(1 for _ in self)
 
 
+def _statement(name: str, data: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return a definition that may be the statement CREATE VIEW, without that, and whether it says OR REPLACE. Problem `bad-definition`."""
+    text = data.get("sql")
+    if not isinstance(text, str) or (found := _CREATE.match(text)) is None:
+        return data, False
+    quoted, plain = found["quoted"], found["plain"]
+    if (named := quoted if plain is None else plain.lower()) != name:
+        raise Problem("bad-definition", f"the statement creates the view {cut(named)}, and the path of the request names {name}")
+    return data | {"sql": text[found.end() :]}, found["replaces"] is not None
+
+
 def _parse(engine: Instance, token: AccessToken, name: str, data: dict[str, Any], counted: Counted | None = None) -> View:
     """As `parse_view`, of what the token may read. Problem `forbidden`."""
     definitions = {one.name: one.definition for one in engine.relations.values()}
@@ -255,5 +293,5 @@ def _is_same(engine: Instance, live: LiveView, view: View) -> bool:
     """Return whether a definition is that of a live view, whose names mean what they meant when it was registered."""
     before, now = live.view.relations, view.relations
     if before.keys() == now.keys() and before != now:  # a relation has been extended
-        return engine.is_as_registered(live, view.definition)
+        return engine.registrations.is_as_registered(live, view.definition)
     return live.view.stated == view.stated

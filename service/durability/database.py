@@ -386,6 +386,14 @@ def put_view(db: sqlite3.Connection, record: ViewRecord) -> int:
     return len(definition) + len(record.query)
 
 
+def change_view(db: sqlite3.Connection, id_: str, definition: dict[str, Any], query: str) -> int:
+    """Replace a view's definition, in its place; return the bytes of the new one."""
+    (name,) = db.execute("SELECT name FROM views WHERE id = ?", (id_,)).fetchone()
+    text = json.dumps(definition)
+    db.execute("UPDATE views SET definition = ?, query = ?, crc = ? WHERE id = ?", (text, query, checksum(id_, name, text, query), id_))
+    return len(text) + len(query)
+
+
 def put_source(db: sqlite3.Connection, source: str, record: SourceRecord) -> None:
     values = source, *record[:-1], json.dumps(sorted(record.written))
     db.execute(PUT_SOURCE, (*values, checksum(*values)))

@@ -362,7 +362,7 @@ class Builds:
         if build.stores is not None:
             view.progress, view.state = 1.0, "live"
             return
-        if retain is not None and view.feed is None:
+        if retain is not None and view.feed is None and view.id:  # one that is to replace another gets its feed then
             view.feed = self._feed_of(view, retain)
         elif view.feed is not None and not build.is_replay:  # the feed of a replay has all changes
             view.feed.restart(self._versions.published.number)

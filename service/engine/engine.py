@@ -21,14 +21,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from livejoin.wire.batch import Batch
-from livejoin.wire.errors import WireError, cut
+from livejoin.wire.errors import cut
 from livejoin.wire.schema import RelationDefinition, RelationPatch
 from service.durability.database import SourceRecord
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot
-from service.engine.alterations import Alteration, Alterations
 from service.engine.builds import Builds
+from service.engine.catalog.alterations import Alteration, Alterations
+from service.engine.catalog.registrations import OTHER, Registration, Registrations, is_over
+from service.engine.catalog.replacements import Replacements
 from service.engine.housekeeping import Housekeeping
+from service.engine.outcomes import Receipt
 from service.engine.queued import Done, change, fail, receipt_of
 from service.engine.recovery import LoadContext, Progress, RecoveryEnded, kept_view, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_bad, refuse_new, refuse_used
@@ -36,7 +39,7 @@ from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import SnapshotWriter
 from service.engine.staging import Stage, Stages
-from service.engine.state import Receipt, State
+from service.engine.state import State
 from service.engine.truncates import Truncates
 from service.engine.versions import Pins, Version
 from service.engine.writer import Writer
@@ -45,18 +48,15 @@ from service.query.assembly import Limits
 from service.query.conditions import Condition
 from service.settings import Settings
 from service.tables.backlog import Backlog
-from service.tables.estimates import estimates_of
 from service.tables.relations import Relation
 from service.views.deltas import DeltaSink, StoredDeltas
-from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
-from service.views.parse import View, ViewSource, noted, parse_view
+from service.views.parse import ViewSource
 from service.views.stored import StoredView
 from service.warming import EVERY_BATCH, Kernels
 
 log = logging.getLogger("livejoin.engine")
 
-_OTHER = "the {} {} already exists with another definition: use another name, or drop it first (DELETE)"
 T = TypeVar("T")
 _POLL = 0.1  # seconds between two progress reports of builds
 
@@ -95,6 +95,9 @@ class Engine(ABC):
         self.retention = Retention(self._state, self._writer.submit, self.versions, self.stages.sweep)
         altering = self._log, self.versions, self._rewrites, self.retention, self.settings.max_columns
         self._alterations = Alterations(self._state, self._writer, *altering)
+        base = self._state, self._writer, self._log, self.versions, self._builds
+        self.replacements = Replacements(*base, self.feed_of)
+        self.registrations = Registrations(*base, lambda: self.kernels, self.settings, self.limits, self.replacements)
         self.refuse_waiting = self._truncates.refuse_waiting  # at a stop
         self.admit = self._writer.admit  # whether a batch can be submitted now: ask before reading its body
         self.snapshots: SnapshotWriter
@@ -157,7 +160,8 @@ class Engine(ABC):
         found = snapshot.feed(view.id) if snapshot is not None else None
         backlog = self._state.recorder.open_replay(view.relations.values())
         if not isinstance(view, StoredView):
-            view.feed = self.restored_feed_of(view, retain, backlog.version, None if found is None else StoredDeltas(*found))
+            kept = None if found is None or backlog.version < view.since else StoredDeltas(*found)  # these are of the former definition
+            view.feed = self.restored_feed_of(view, retain, max(backlog.version, view.since), kept)
         return backlog
 
     # queries
@@ -287,7 +291,7 @@ class Engine(ABC):
             known = self._state.relations.get(name)
             if known is not None:
                 if not definition.is_met_by(known.definition):
-                    raise Problem("definition-differs", _OTHER.format("relation", name))
+                    raise Problem("definition-differs", OTHER.format("relation", name, ""))
                 return lambda: "same"
             refuse_new("relation", name, self._state.relations, self._state.views, self.settings.max_relations)
             self._log.require_room()
@@ -313,8 +317,7 @@ class Engine(ABC):
 
         def drop() -> Relation:
             relation = self.relation(name)
-            views = self._state.views.values()
-            refuse_used(f"the relation {name} is used by ", [one.name for one in views if name in one.view.query.named])
+            refuse_used(f"the relation {name} is used by ", {one.name for one in self._state.registered if name in one.view.query.named})
             self._log.drop_relation(name)
             self._state.forget_receipts(name)
             self._state.relations = {other: kept for other, kept in self._state.relations.items() if other != name}
@@ -323,47 +326,22 @@ class Engine(ABC):
 
         self.stages.drop_all(self._writer.call(drop).result())  # the relation's memory is freed here, not in the writer's turn
 
-    def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0) -> tuple[LiveView, str]:
-        """Register a view, as `register`, and build it; return it and "created", "same", or "building" after more than `wait` seconds."""
-        view, built = self.register(name, data).result()
+    def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0, replace: bool = False) -> tuple[LiveView, str]:
+        """Register a view, as `Registrations.register`, and build it; return it and "created", "same", or "building" after more than `wait`
+        seconds. `replace`: as `Registrations.replace`; "replaced" or "building"."""
+        done = "replaced" if replace and name in self._state.views else "created"
+        view, built = self.register(name, data, replace=replace).result()
         if built is not None:
-            waiting([built], wait)
-        return view, "same" if built is None else "building" if view.state == "building" else "created"
+            waiting([built], wait)  # type: ignore[misc]
+        return self.views.get(name, view), "same" if built is None else done if is_over(built) else "building"
 
-    def register(self, name: str, data: dict[str, Any], client: str = "") -> Future[tuple[LiveView, Future[None] | None]]:
-        """Register a view and queue its build. Return, once the definition is durable, the view and a future that is done when the view is
-        live, has failed or was dropped (None if it was registered already). Does not wait for the writer.
-
-        Problems: those of `parse_view`; by the future `definition-differs`, `too-many`, `no-room`.
-        """
-        known = self._state.views.get(name)
-        if known is not None and self.is_as_registered(known, data):
-            same: Future[tuple[LiveView, Future[None] | None]] = Future()
-            same.set_result((known, None))
-            return same
-        with self.versions.holding() as version:  # here, not in the writer's turn: planning reads thousands of rows
-            relations = self._state.relations
-            parsed = self._parse_view(name, data, relations, version)
-        self.kernels.load_compiled(rooms_of(parsed.plan))
-        return self._writer.call(partial(change, partial(self._put_view, parsed, data, relations, client)))
+    def register(self, name: str, data: dict[str, Any], client: str = "", replace: bool = False) -> Future[Registration]:
+        """As `Registrations.register`, or `Registrations.replace`."""
+        return (self.registrations.replace if replace else self.registrations.register)(name, data, client)
 
     def drop_view(self, name: str) -> None:
-        """Drop a view. Its followers are notified; its readers finish. Problems `not-found`, `relation-in-use`: other views read it."""
-
-        def drop() -> LiveView:
-            view = self.view(name)
-            refuse_used(f"the view {name} is read by ", [one.name for one in self._state.views.values() if name in one.view.reads])
-            self._log.drop_view(name)
-            self._builds.cancel(view)
-            view.release_shared()
-            for stored in self._state.drop_view(name):
-                self._builds.cancel(stored)
-            self.versions.publish(self._state.version())
-            if view.feed is not None:
-                view.feed.close(Problem("not-found", f"the view {name} was dropped"))
-            return view
-
-        self._writer.call(drop).result()  # its memory is freed here, not in the writer's turn
+        """As `Registrations.drop`; waits."""
+        self.registrations.drop(name)
 
     def at_rest(self, work: Callable[[], T]) -> T:
         """Call `work`, which only reads, in the writer's thread when the newest version is the published one. Waits for a group."""
@@ -441,54 +419,6 @@ class Engine(ABC):
         """Forget what belonged to expired pins. The writer's thread, about once a second."""
 
     # the writer
-
-    def _parse_view(self, name: str, data: dict[str, Any], relations: Mapping[str, Relation], version: int) -> View:
-        """Parse and plan the view, by the rows of a held version, or of the newest one in the writer's thread."""
-        definitions = {name: relation.definition for name, relation in relations.items()}
-        counted = partial(estimates_of, relations=relations, version=version)
-        return parse_view(name, data, definitions, counted, limits=self.limits, views=self._state.view_sources)
-
-    def is_as_registered(self, known: LiveView, data: dict[str, Any]) -> bool:
-        """Whether a definition gives the same view, under the definitions that its relations had when it was registered."""
-        definitions = {name: relation.definition for name, relation in self._state.relations.items()} | known.view.relations
-        try:
-            views = self._state.view_sources | known.view.reads
-            return parse_view(known.name, data, definitions, None, False, self.limits, views).stated == known.view.stated
-        except (Problem, WireError):  # compare under the present definitions
-            return False
-
-    def _put_view(
-        self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation], client: str
-    ) -> Callable[[], tuple[LiveView, Future[None] | None]]:
-        """The plan of a registration, in the writer's turn. `relations`: those that the view was parsed with."""
-        known = self._state.views.get(parsed.name)
-        if known is not None:
-            if known.view.stated != parsed.stated:
-                raise Problem("definition-differs", _OTHER.format("view", parsed.name))
-            return lambda: (known, None)
-        refuse_new("view", parsed.name, self._state.views, self._state.relations, self.settings.max_views)
-        self._log.require_room()
-        read = {name: view.view.source for name, view in self._state.views.items() if name in parsed.reads}
-        if read != parsed.reads or any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
-            parsed = self._parse_view(parsed.name, data, self._state.relations, self._state.newest)
-        with or_no_room(f"the view {parsed.name}"):
-            stored = self._state.stored_for(parsed)
-            readable = self._state.readable | {name: one.relation for name, one in stored.items()}
-            view = LiveView("", parsed, readable, self._state.indexes)
-            if self.kernels.has_loaded(rooms_of(parsed.plan)):  # otherwise it would load, or compile, some of them here
-                view.make_room()
-        return partial(self._write_view, view, stored, noted(parsed), client)
-
-    def _write_view(
-        self, view: LiveView, stored: dict[str, StoredView], note: str, client: str
-    ) -> tuple[LiveView, Future[None] | None]:  # fmt: skip
-        view.id = self._log.put_view(view.name, view.view.definition, note)
-        fresh = [one for name, one in stored.items() if name not in self._state.stored]
-        self._state.stored = self._state.stored | stored
-        self._state.views = {**self._state.views, view.name: view}
-        for one in fresh:
-            self._builds.start(one, client)
-        return view, self._builds.start(view, client)
 
     def fail_soon(self, error: BaseException) -> None:
         """Stop the service because of a failure in another thread."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from livejoin.wire.batch import TRUNCATE, Batch
 from service.durability.folder import is_full
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem
 
 log = logging.getLogger("livejoin.writer")

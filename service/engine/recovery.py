@@ -27,7 +27,7 @@ from service.tables.evolution import widened
 from service.tables.relations import Relation
 from service.tables.store import NO_NUMBERS
 from service.views.live_view import LiveView
-from service.views.parse import View, noted_relations, noted_views, parse_view, refused_view
+from service.views.parse import View, noted_relations, noted_since, noted_views, parse_view, refused_view
 
 logger = logging.getLogger("livejoin.recovery")
 
@@ -177,7 +177,9 @@ def kept_view(record: ViewRecord, state: State) -> LiveView:
     try:
         parsed = _parsed(record, relations, state.newest)
         state.stored = state.stored | state.stored_for(parsed)
-        return LiveView(record.id, parsed, state.readable, state.indexes)
+        view = LiveView(record.id, parsed, state.readable, state.indexes)
+        view.since = min(noted_since(record.query), state.newest)  # a repair may have lost that version
+        return view
     except Exception as error:
         reason = str(error) if isinstance(error, Problem) else f"{type(error).__name__}, see the service's log"
         unexpected = None if isinstance(error, Problem) else error

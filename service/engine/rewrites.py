@@ -15,9 +15,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from livejoin.wire.batch import Batch
+from service.engine.outcomes import Receipt
 from service.engine.queued import receipt_of
 from service.engine.refusals import refuse_bad
-from service.engine.state import Receipt, State
+from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, dropped

@@ -79,7 +79,8 @@ class SnapshotWriter:
         """Begin a snapshot, or continue to cut the log, if it is time and neither is running. The writer's thread."""
         if time.monotonic() < self._not_before or self.under_way:
             return
-        if self.log_bytes > self._worth and not self._state.is_behind:
+        is_due = self.log_bytes > self._worth or any(view.since > self._version for view in self._state.views.values())
+        if is_due and not self._state.is_behind:
             work: Callable[[], None] = partial(self._try, *self._what)
         elif self._log.forgotten < self._to_forget and not self._log.is_kept:
             work = self._cut

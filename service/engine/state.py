@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import orjson
 
 from livejoin.wire.batch import DELETE, Batch, Changes, concatenated
 from livejoin.wire.errors import RowError
@@ -19,6 +18,7 @@ from service.access.access_token import owns
 from service.durability.effects import Effect, encode_effects
 from service.engine.build import Build
 from service.engine.cascade import Cascade
+from service.engine.outcomes import AppliedBatches, Outcome, Receipt
 from service.engine.refusals import bad_rows, not_of, other_run
 from service.engine.versions import Version, VersionsInUse
 from service.errors import Problem
@@ -39,59 +39,13 @@ from service.views.stored import StoredView
 T = TypeVar("T")
 
 
-class Receipt(NamedTuple):
-    """The result of a batch; applied + ignored + skipped_count are the changes sent, unless it is a duplicate."""
-
-    version: int
-    applied: int
-    ignored: int
-    skipped_count: int
-    skipped: list[RowError]  # the first 100
-    duplicate: bool
-    timeline: int = 1
-    first: bytes | None = None  # of a duplicate that is the last batch of its source: the answer to the first copy
-
-    def encoded(self) -> bytes:
-        """The answer as JSON; its header names the timeline."""
-        emitted = {
-            "version": self.version,
-            "applied": self.applied,
-            "ignored": self.ignored,
-            "skipped_count": self.skipped_count,
-            "skipped": [error._asdict() for error in self.skipped],
-            "duplicate": self.duplicate,
-        }
-        return orjson.dumps(emitted if self.first is None else {**emitted, "first": orjson.Fragment(self.first)})
-
-
-class AppliedBatches(NamedTuple):
-    """The result of batches that became a version each: the answers, one log entry for all of them, under the last version, and the deltas
-    for the followers."""
-
-    receipts: list[Receipt]
-    payload: bytes
-    deltas: list[tuple[LiveView, Delta]]
-
-
-class Outcome(NamedTuple):
-    """The net effect of a run of batches on each relation; the first bad rows and their number; the rows by value, and the views that they
-    concern. rebuilt: the builds whose structures replace those of views, as the batch truncates relations."""
-
-    batches: Sequence[Batch]
-    resolved: list[Resolution]
-    errors: list[RowError]
-    error_count: int
-    touched: TouchedRows
-    views: Sequence[LiveView]
-    rebuilt: Mapping[LiveView, Build] = MappingProxyType({})
-
-
 class State:
     """Relations and views by name, sources by name as (run, epoch), and the numbers of the newest applied version and of its timeline."""
 
     def __init__(self) -> None:
         self._relations: dict[str, Relation] = {}
         self._views: dict[str, LiveView] = {}
+        self._incoming: dict[str, LiveView] = {}
         self._stored: dict[str, StoredView] = {}
         self.indexes = SharedIndexes()
         self.sources: dict[str, tuple[str | None, int]] = {}
@@ -134,6 +88,21 @@ class State:
         self._forget_derived()
 
     @property
+    def incoming(self) -> dict[str, LiveView]:
+        """The views that are built to replace others: they follow changes, but are not published. Replaced, never changed."""
+        return self._incoming
+
+    @incoming.setter
+    def incoming(self, incoming: dict[str, LiveView]) -> None:
+        self._incoming = incoming
+        self._forget_derived()
+
+    @property
+    def registered(self) -> list[LiveView]:
+        """All views with a definition of their own."""
+        return [*self._views.values(), *self._incoming.values()]
+
+    @property
     def stored(self) -> dict[str, StoredView]:
         """Stored views by name, each after those that it reads. Replaced, never changed."""
         return self._stored
@@ -146,30 +115,36 @@ class State:
     @property
     def maintained(self) -> list[LiveView]:
         """All views that follow changes: the registered ones, and those that are stored for them."""
-        return [*self._views.values(), *self._stored.values()]
+        return [*self.registered, *self._stored.values()]
 
     @property
     def readable(self) -> dict[str, Relation]:
         """What views read: the relations, and the rows of stored views."""
         return self._relations | {name: one.relation for name, one in self._stored.items()}
 
-    def stored_for(self, view: View) -> dict[str, StoredView]:
-        """Return the stored views that a view reads, at any depth; some may be new. OSError, MemoryError: there is no room."""
+    def stored_for(self, view: View, beside: Mapping[str, StoredView] = MappingProxyType({})) -> dict[str, StoredView]:
+        """Return the stored views that a view reads, at any depth; some may be new, if they are not among those that others have `beside`
+        it. OSError, MemoryError: there is no room."""
         found = dict[str, StoredView]()
         for name, one in view.stored.items():
             readable = self.readable | {other: stored.relation for other, stored in found.items()}
-            found[name] = self._stored.get(name) or StoredView(one.view, readable, one.shown)
+            found[name] = self._stored.get(name) or beside.get(name) or StoredView(one.view, readable, one.shown)
         return found
+
+    def add_stored(self, stored: Mapping[str, StoredView]) -> list[StoredView]:
+        """Add those that are new; return these, each after those that it reads."""
+        fresh = {name: one for name, one in stored.items() if name not in self._stored}
+        self.stored = self._stored | fresh
+        return [*fresh.values()]
 
     def retained_for(self, view: LiveView) -> tuple[int, int] | None:
         """Return the rows and bytes that a feed of the view keeps; of a stored view, those of one that reads it. None: none is followed."""
         readers = (one for one in self._views.values() if view.name in one.view.stored) if isinstance(view, StoredView) else (view,)
         return next((one.view.query.retain for one in readers if one.view.query.retain is not None), None)
 
-    def drop_view(self, name: str) -> list[StoredView]:
-        """Remove a view, and the stored views that no other one reads; return these."""
-        self.views = {other: view for other, view in self._views.items() if other != name}
-        read = {other for view in self._views.values() for other in view.view.stored}
+    def drop_unread(self) -> list[StoredView]:
+        """Remove the stored views that no view reads; return these."""
+        read = {other for view in self.registered for other in view.view.stored}
         dropped = [one for other, one in self._stored.items() if other not in read]
         self.stored = {other: one for other, one in self._stored.items() if other in read}
         return dropped
@@ -184,7 +159,7 @@ class State:
 
     def has(self, view: LiveView, state: str) -> bool:
         """Whether this view is still registered, or stored for one that is, in this state."""
-        return view.state == state and view in (self._views.get(view.name), self._stored.get(view.name))
+        return view.state == state and view in (self._views.get(view.name), self._incoming.get(view.name), self._stored.get(view.name))
 
     def version(self, built: LiveView | None = None) -> Version:
         """Return the version to publish, with the root of a view that is about to be live. O(1) per changed view, plus two copies."""
@@ -198,7 +173,8 @@ class State:
             for name in self._changed:
                 counts[self._relations[name].id] = self._relations[name].table.rows
             for view in self._asked:
-                roots[view.id] = view.root
+                if view.id:  # the incoming ones have none
+                    roots[view.id] = view.root
         self._changed.clear()
         self._asked.clear()
         self._published = Version(self.newest, roots, counts)
@@ -444,7 +420,7 @@ class State:
     def fail(self, view: LiveView, error: Exception) -> None:
         """Fail the view, and those that read it if it is stored: the relations and the other views continue."""
         view.fail(error)
-        for reader in self._views.values() if isinstance(view, StoredView) else ():
+        for reader in self.registered if isinstance(view, StoredView) else ():
             if view.name in reader.view.stored and reader.state != "failed":
                 assert view.problem is not None
                 reader.fail(Problem("view-failed", f"{view.problem.detail} (the view {reader.name} reads it)"))

@@ -22,8 +22,9 @@ import numpy as np
 from livejoin.wire.batch import TRUNCATE, Batch
 from service.engine.build import Build, BuildCancelled, Phase
 from service.engine.builds import Builds
+from service.engine.outcomes import Receipt
 from service.engine.queued import Done, emit, is_single
-from service.engine.state import Receipt, State
+from service.engine.state import State
 from service.engine.under_way import PendingSources
 from service.engine.versions import Pins
 from service.engine.writer import Writer

@@ -21,8 +21,9 @@ from livejoin.wire.batch import Batch
 from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
+from service.engine.outcomes import AppliedBatches, Outcome, Receipt
 from service.engine.queued import Done, Item, Job, Queue, QueuedBatch, emit, failed, is_small, problem_of, refuse, runs_of, subruns
-from service.engine.state import AppliedBatches, Outcome, Receipt, State
+from service.engine.state import State
 from service.engine.versions import Pins
 from service.errors import Problem, ending
 from service.histogram import Histogram
@@ -294,12 +295,11 @@ class Writer:
         if self._state.newest == self._versions.published.number:
             return
         reach("before-publish")
-        for view, delta in deltas:
-            assert view.feed is not None
-            view.feed.append(delta)
+        to_feeds = [(view.feed, delta) for view, delta in deltas if view.feed is not None]  # one that is to replace another has none yet
+        for feed, delta in to_feeds:
+            feed.append(delta)
         self._versions.publish(self._state.version())
-        for feed in {view.feed for view, _ in deltas}:
-            assert feed is not None
+        for feed in {feed for feed, _ in to_feeds}:
             feed.wake()
 
     def _fail(self, error: BaseException) -> None:

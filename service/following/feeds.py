@@ -29,13 +29,14 @@ import pyarrow as pa
 from service.durability.folder import DamagedFolder
 from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS, Chunk, cut_up
+from service.following.listeners import Listeners
 from service.following.pending import PendingDeltas, first_rows
 from service.following.segments import Segment, merged, segment_of, stored, taken_back, to_merge
 from service.following.subscriptions import Subscription
 from service.reading.cursors import Readers, open_rows
 from service.reading.tokens import ForgedToken, Tokens
 from service.tables.store import pieces
-from service.views.deltas import Combination, Delta, StoredDeltas, joined, too_large
+from service.views.deltas import Combination, Delta, SettledDelta, StoredDeltas, joined, too_large
 
 log = logging.getLogger("livejoin.feeds")
 
@@ -46,7 +47,7 @@ Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
 TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
 
 
-class Feed:
+class Feed(Listeners):
     """The changes of one view, from the published version on. `gather` converts slots to keys and rows, and `text_bytes` returns their
     bytes of text, per row. `owns_rows`: as in `LiveView`: unsettled deltas retain no other rows. A version with more than 1 GiB of text
     cannot be followed."""
@@ -55,6 +56,7 @@ class Feed:
         self, name: str, id_: str, retain: tuple[int, int], readers: Readers, tokens: Tokens, gather: Gather, text_bytes: TextBytes,
         owns_rows: bool = False,
     ) -> None:  # fmt: skip
+        super().__init__(name)
         self._name, self._id, self._owns_rows = name, id_, owns_rows
         self.owner = f"view {name} {id_}"
         self._readers, self.versions = readers, readers.versions
@@ -72,7 +74,6 @@ class Feed:
         self._lost = self.versions.published.number
         self._cut = -1  # the newest version whose delta was too large
         self._closed: Problem | None = None
-        self._listeners: dict[int, Callable[[], None]] = {}
 
     # the writer
 
@@ -91,17 +92,9 @@ class Feed:
         if delta.versions:
             self.emitted += delta.rows
             self._pending.put(at, delta)
+            if delta.versions[0] <= self._lost:  # replayed, of a version before the view's definition was replaced
+                self._pending.leave_out(self._lost)
             self._trim()
-
-    def wake(self) -> None:
-        """Notify the followers of new changes."""
-        with self._lock:
-            listeners = list(self._listeners.values())
-        for listener in listeners:
-            try:
-                listener()
-            except Exception:  # the follower's own problem: its event loop is closed
-                log.exception("a follower of the view %s could not be woken", self._name)
 
     def housekeep(self, published: int, everything: bool) -> bool:
         """Settle old changes, or all, some thousand rows of them: unsettled changes retain the slots of their rows, and of all rows retired
@@ -136,6 +129,14 @@ class Feed:
         with self._lock:
             self._drop_up_to(version)
             self._lost = version
+
+    def hand_over(self, gather: Gather, text_bytes: TextBytes, owns_rows: bool, retain: tuple[int, int]) -> None:
+        """Take the deltas of another view, with the same columns, from now on. Nothing is to be read, and everything is published; in the
+        writer's turn."""
+        self._settle()
+        with self._lock:
+            self.gather, self._text_bytes, self._owns_rows = gather, text_bytes, owns_rows
+            self._retain_rows, self._retain_bytes = retain
 
     # snapshots
 
@@ -239,17 +240,6 @@ class Feed:
     def bytes(self) -> int:
         """Bytes of the settled rows."""
         return int(self._bytes)
-
-    def add_listener(self, listener: Callable[[], None]) -> int:
-        """Register `listener`, which the writer calls whenever there are new changes (it must not wait); return its number."""
-        with self._lock:
-            number = max(self._listeners, default=0) + 1
-            self._listeners[number] = listener
-            return number
-
-    def remove_listener(self, number: int) -> None:
-        with self._lock:
-            self._listeners.pop(number, None)
 
     def token(self, version: int) -> str:
         return self._tokens.seal(self._name, self._id, version)
@@ -392,8 +382,12 @@ class Feed:
             read = too_large(delta.versions[0])
         with self._lock:
             at = self._pending.take_out(delta)
-            if at is not None and read is not None:
+            if at is not None and isinstance(read, Delta):
                 self._take(at, read)
+            elif at is not None and isinstance(read, SettledDelta):  # of a replaced view: everything before it is settled
+                version, deletes, keys, rows = read
+                self.emitted += rows.num_rows
+                self._take_in(segment_of(Delta([version], [0, rows.num_rows], [deletes], ()), keys, rows))
         return True
 
     def _settle_some(self, most: int | None) -> None:

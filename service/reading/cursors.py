@@ -299,9 +299,9 @@ def open_rows(
     view = live_view(readers, view_name)
 
     def reading_at(at: Version, search: bool) -> Reading | None:
-        if view.id not in at.roots:
+        if (root := at.roots.get(view.id)) is None:
             raise expired(at.number)
-        return look_up(view, at, window, point, readers.delays, search)
+        return look_up(root.view, at, window, point, readers.delays, search)
 
     return _opened(readers, owner_of(view), version, asked, columns, reading_at)
 

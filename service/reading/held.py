@@ -52,9 +52,9 @@ def begin_reading(readers: Readers, view_name: str, most: int, seconds: float, v
     reading = HeldReading(readers, owner_of(view), client, view_name, versions.pin(version), seconds)
     try:
         with versions.reading(reading.pin) as pinned:
-            if view.id not in pinned.roots:
+            if (root := pinned.roots.get(view.id)) is None:
                 raise Problem("snapshot-expired", f"version {pinned.number} is older than the view", version=pinned.number)
-            for index, part in enumerate(parts_of(view, pinned, most, readers.delays)):
+            for index, part in enumerate(parts_of(root.view, pinned, most, readers.delays)):
                 asked = f"part {index} of the reading {reading.id}"
                 reading.add(Cursor(owner_of(view), versions.again(reading.pin), part, None, None, asked, 0, client, stays=True))
     except BaseException:

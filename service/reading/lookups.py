@@ -45,7 +45,7 @@ def look_up(
     A key is found in O(1), unless its row has changed since the version: then all rows of its relation are searched if `may_search`;
     otherwise the result is None.
     """
-    join, root, _ = version.roots[view.id]
+    join, root, *_ = version.roots[view.id]
     root = at_version(root, version.number)
     if isinstance(view.shown, KeyStretches):
         return _of_groups(view, view.shown, root, join, window, point, delays)

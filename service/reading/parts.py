@@ -32,7 +32,7 @@ from service.views.stages.table import GroupTable
 
 def parts_of(view: LiveView, version: Version, most: int, delays: Delays) -> list[ViewReading]:
     """Return one to `most` readings of a live view at a pinned version, which together have each row once. Cost: O(1) each."""
-    join, root, _ = version.roots[view.id]
+    join, root, *_ = version.roots[view.id]
     root = at_version(root, version.number)
     empty = join.is_empty(root)
     if empty or view.view.query.branches or isinstance(view.shown, KeyStretches):

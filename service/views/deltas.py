@@ -31,7 +31,7 @@ UNBOUNDED = 1 << 60  # the limit of a sink that takes all rows
 class Later(Protocol):
     """A delta whose rows are yet to be read. Any thread."""
 
-    def read(self) -> Delta | None:
+    def read(self) -> Delta | SettledDelta | None:
         """Return the delta; None: nothing has changed. Once."""
 
     def close(self) -> None:
@@ -63,6 +63,15 @@ class Delta(NamedTuple):
         low, high = self.starts[first], self.starts[end]
         starts = [start - low for start in self.starts[first : end + 1]]
         return Delta(self.versions[first:end], starts, self.deletes[first:end], tuple(slots[low:high] for slots in self.slots))
+
+
+class SettledDelta(NamedTuple):
+    """The changes of a view in one version, by value: first the deleted rows, then the inserted ones."""
+
+    version: int
+    deletes: int
+    keys: pa.RecordBatch
+    rows: pa.RecordBatch
 
 
 def too_large(version: int) -> Delta:
@@ -99,6 +108,12 @@ class DeltaSink(Protocol):
         """Return the retained changes up to a published version, for a snapshot of it. Any thread; takes as long as settling all of
         them."""
         ...
+
+    def hand_over(
+        self, gather: Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]], text_bytes: Callable[[Combination], Indices],
+        owns_rows: bool, retain: tuple[int, int],
+    ) -> None:  # fmt: skip
+        """Take the deltas of another view, with the same columns, from now on."""
 
     def restart(self, version: int) -> None:
         """Discard everything up to this version, the published one; later deltas follow it."""

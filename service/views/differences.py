@@ -2,50 +2,42 @@
 
 A batch that truncates relations puts new structures in the place of a view's own (`engine/truncates.py`). The former ones still have the
 version before, and the new ones its own: all rows before, less all rows after, are deleted, and the other way round. Rows are identified by
-their slots, those of UNION and EXCEPT by their values. Reading takes as long as reading the view twice, so the thread that settles the
-view's feed does it; both versions are held until then.
+their slots, those of UNION and EXCEPT by their values, as are those of a view whose definition is replaced
+(`engine/catalog/replacements.py`). Reading takes as long as reading the view twice, so the thread that settles the view's feed does it;
+both versions are held until then.
 """
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.tables.changes import Runs
 from service.tables.inputs import Input
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices
 from service.views.collecting import ReportedRows, RetainedRows, delta_left, of_one, rows_left
-from service.views.deltas import Combination, Delta, most_candidates, too_large
+from service.views.deltas import Combination, Delta, SettledDelta, most_candidates, too_large
 from service.views.joins.union_join import rows_apart
 from service.views.live_view import LiveView, ViewRoot
 
 _CHUNK = 1 << 16  # rows to read at once
 _COMPARED = 1 << 20  # rows to compare at once
 _MOST_READ = 1 << 24  # rows to compare in all: beyond this, followers are told that the change is too large
+_MOST_REPLACED, _MOST_BYTES = 1 << 22, 1 << 30  # of a view that is replaced, or replaces one, to compare by value; likewise
 
 
-class Difference:
-    """The delta of one version, a `Later`. `before` and `after`: the view's roots; `names`: the relations that the version truncates;
-    `runs`: its changes of the view's relations; `held`: holds the version before, and `hold` the version itself."""
+class _HeldDifference(ABC):
+    """The delta of one version, a `Later`. `held`: holds the version before, and `hold` the version itself."""
 
-    def __init__(
-        self, view: LiveView, version: int, names: Collection[str], runs: Runs, before: ViewRoot, after: ViewRoot, held: ExitStack
-    ) -> None:  # fmt: skip
-        self._view, self._version, self._runs, self._before, self._after = view, version, runs, before, after
-        query = view.view.query
-        assert query.retain is not None
-        self._most = most_candidates(query.retain[0])
-        self._retained = view.retained(runs)
-        self._is_union = bool(query.branches)
-        # Aliases whose rows are all deleted: a row of the view that has one of these is deleted.
-        self._truncated = [] if self._is_union or view.owns_rows else [
-            input.position for input in view.inputs if input.relation.name in names
-        ]
-        self._held, self._lock = held, threading.Lock()
+    def __init__(self, version: int, most: int, held: ExitStack) -> None:
+        self._version, self._most, self._held, self._lock = version, most, held, threading.Lock()
         self._is_read = self._is_over = False  # being read; read, or not wanted
 
     def hold(self, holding: AbstractContextManager[int]) -> None:
@@ -54,7 +46,7 @@ class Difference:
             if not self._is_over:
                 self._held.enter_context(holding)
 
-    def read(self) -> Delta | None:
+    def read(self) -> Delta | SettledDelta | None:
         """Return the delta; None: nothing has changed. Once. Cost: that of reading both versions, and O(1) a row."""
         with self._lock:
             if self._is_over:
@@ -73,6 +65,33 @@ class Difference:
             if not self._is_read:
                 self._held.close()
 
+    @abstractmethod
+    def _read(self) -> Delta | SettledDelta | None: ...
+
+    def _rows(self, root: ViewRoot) -> Iterator[Combination]:
+        cursor = root.join.rows(root.root, None)
+        while not (cursor.done or self._is_over):
+            yield cursor.fill(_CHUNK)
+
+
+class Difference(_HeldDifference):
+    """That of a view in new structures. `before` and `after`: the view's roots; `names`: the relations that the version truncates; `runs`:
+    its changes of the view's relations."""
+
+    def __init__(
+        self, view: LiveView, version: int, names: Collection[str], runs: Runs, before: ViewRoot, after: ViewRoot, held: ExitStack
+    ) -> None:  # fmt: skip
+        self._view, self._runs, self._before, self._after = view, runs, before, after
+        query = view.view.query
+        assert query.retain is not None
+        super().__init__(version, most_candidates(query.retain[0]), held)
+        self._retained = view.retained(runs)
+        self._is_union = bool(query.branches)
+        # Aliases whose rows are all deleted: a row of the view that has one of these is deleted.
+        self._truncated = [] if self._is_union or view.owns_rows else [
+            input.position for input in view.inputs if input.relation.name in names
+        ]
+
     def _read(self) -> Delta | None:
         lost, kept, new = (_GatheredRows(self._view.width) for _ in range(3))
         for rows in self._rows(self._before):
@@ -89,11 +108,6 @@ class Difference:
                 return too_large(self._version)
         gone_too, inserted = self._apart(kept.all, new.all)
         return self._delta(_together([lost.all, *gone_too]), _together(inserted))
-
-    def _rows(self, root: ViewRoot) -> Iterator[Combination]:
-        cursor = root.join.rows(root.root, None)
-        while not (cursor.done or self._is_over):
-            yield cursor.fill(_CHUNK)
 
     def _apart(self, before: Combination, after: Combination) -> tuple[list[Combination], list[Combination]]:
         """Return the rows that only one of the versions has, some thousand at a time."""
@@ -116,6 +130,64 @@ class Difference:
         return delta_left(
             self._version, ReportedRows(np.zeros(n, np.int64), np.arange(n) >= lost, _together((deleted, inserted))), self._retained, ()
         )
+
+
+class ReplacedRows(_HeldDifference):
+    """That of a view and of one that replaces it, with the same columns (`same_columns`)."""
+
+    def __init__(self, before: LiveView, after: LiveView, version: int, held: ExitStack) -> None:
+        assert after.view.query.retain is not None
+        super().__init__(version, most_candidates(after.view.query.retain[0]), held)
+        self._before, self._after = before.root, after.root
+
+    def _read(self) -> SettledDelta | Delta | None:
+        before, after = self._gathered(self._before), self._gathered(self._after)
+        if before is None or after is None:
+            return too_large(self._version)
+        both = [pa.concat_batches(parts) for parts in zip(before, after, strict=True)]
+        count = both[0].num_rows
+        signs = np.where(np.arange(count) < before[0].num_rows, -1, 1)
+        columns = [_comparable(column) for batch in both for column in batch.columns]
+        names = [str(at) for at in range(len(columns))]
+        rows = pa.table([*columns, pa.array(signs), pa.array(np.arange(count))], [*names, "sign", "at"])
+        net = rows.group_by(names, use_threads=False).aggregate([("sign", "sum"), ("at", "min")])
+        total = net.column("sign_sum")
+        chosen = [net.column("at_min").filter(keep).combine_chunks() for keep in (pc.less(total, 0), pc.greater(total, 0))]
+        if max(map(len, chosen)) > self._most:
+            return too_large(self._version)
+        keys, shown = (batch.take(pa.concat_arrays(chosen)) for batch in both)
+        return SettledDelta(self._version, len(chosen[0]), keys, shown) if keys.num_rows else None
+
+    def _gathered(self, root: ViewRoot) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
+        """Return the keys and rows of all rows, with nullable columns; None: they are too many."""
+        shown, count = root.view.shown, 0
+        parts = [[_nullable(batch)] for batch in shown.with_keys((NO_SLOTS,) * root.view.width)]
+        for found in self._rows(root):
+            count += len(found[0])
+            if count > _MOST_REPLACED or sum(batch.nbytes for of in parts for batch in of) > _MOST_BYTES:
+                return None
+            for of, batch in zip(parts, shown.with_keys(found), strict=True):
+                of.append(_nullable(batch))
+        keys, rows = map(pa.concat_batches, parts)
+        return keys, rows
+
+
+def same_columns(before: LiveView, after: LiveView) -> bool:
+    """Whether the rows of both have the same columns, and the same keys."""
+    columns = []
+    for view in (before, after):
+        shown = view.shown.with_keys((NO_SLOTS,) * view.width)
+        columns.append([[(field.name, field.type, field.metadata) for field in batch.schema] for batch in shown])
+    return columns[0] == columns[1]
+
+
+def _nullable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema([field.with_nullable(True) for field in batch.schema]))
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """Return a column by whose values Arrow can group."""
+    return pa.array(map(repr, column.to_pylist()), pa.utf8()) if pa.types.is_nested(column.type) else column
 
 
 class _GatheredRows:

@@ -50,12 +50,14 @@ def _reason(error: Exception) -> str:
 
 
 class ViewRoot(NamedTuple):
-    """A version of a view: the root, and the structures it belongs to. The view may have other structures by now; `made`: how many it had
-    before these. A version may be published again in other structures, which have its rows in another order."""
+    """A version of a view: the root, and the structures and the view it belongs to. The view may have other structures by now (`made`: how
+    many it had before these), and another view its name. A version may be published again in other structures, which have its rows in
+    another order."""
 
     join: Join
     root: Any
     made: int
+    view: LiveView
 
 
 class LiveView:
@@ -64,7 +66,8 @@ class LiveView:
     def __init__(self, id_: str, view: View, relations: Mapping[str, Relation], indexes: SharedIndexes | None) -> None:
         """relations: by name, those of stored views included. indexes: None, to share none with other views, as one that reads stored
         views never does: these change after the shared indexes, a version at a time."""
-        self.id = id_  # from its registration on; a view that is dropped and registered again gets another id
+        self.id = id_  # from its registration on; a view that is dropped and registered again gets another id, one that replaces it this
+        self.since = 0  # the version that has replaced its definition
         self.view = view
         self.name = view.name
         self.state = "building"
@@ -167,7 +170,7 @@ class LiveView:
     @property
     def root(self) -> ViewRoot:
         join = self.join
-        return ViewRoot(join, join.root, self._made)
+        return ViewRoot(join, join.root, self._made, self)
 
     @property
     def input_rows(self) -> int:

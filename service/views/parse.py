@@ -211,11 +211,12 @@ def refused_view(name: str, data: dict[str, Any], text: str, reason: str) -> Vie
     return View(name, copy.deepcopy(data), query, query, plan, relations, noted_views(text), {})
 
 
-def noted(view: View) -> str:
+def noted(view: View, since: int = 0) -> str:
     """A definition as it was understood, stored beside it: with its relations (`SELECT *` means their columns of that time), the views that
-    it reads, and normalised."""
+    it reads, the version that has replaced the one before it, and normalised."""
     relations = {name: definition.to_json() for name, definition in sorted(view.relations.items())}
-    return json.dumps({"relations": relations, "views": _to_json(view.reads), "query": asdict(view.stated)}, default=str)
+    noted = {"relations": relations, "views": _to_json(view.reads), "since": since, "query": asdict(view.stated)}
+    return json.dumps(noted, default=str)
 
 
 def noted_relations(text: str) -> dict[str, RelationDefinition]:
@@ -226,6 +227,11 @@ def noted_relations(text: str) -> dict[str, RelationDefinition]:
 def noted_views(text: str) -> dict[str, ViewSource]:
     """The views in the result of `noted`."""
     return _views_of(json.loads(text))
+
+
+def noted_since(text: str) -> int:
+    """The version in the result of `noted`."""
+    return int(json.loads(text).get("since", 0))
 
 
 def _to_json(views: Mapping[str, ViewSource]) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from service.durability.log import Log
 from service.engine.build import Build
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
+from service.engine.outcomes import Receipt
 from service.engine.rewrites import Rewrites
-from service.engine.state import Receipt, State
+from service.engine.state import State
 from service.engine.truncates import Truncates
 from service.engine.writer import Writer
 from service.errors import Problem

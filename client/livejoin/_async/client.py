@@ -53,17 +53,26 @@ class AsyncClient:
         return await self._listed("relations")
 
     async def view(
-        self, name: str, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, wait: bool = True, **options: Any
+        self,
+        name: str,
+        sql: str | None = None,
+        *,
+        definition: Mapping[str, Any] | None = None,
+        wait: bool = True,
+        replace: bool = False,
+        **options: Any,
     ) -> AsyncView:
         """The view of this name. With a definition it is registered (the same definition again changes nothing), and waited for until it is
         live, unless `wait` is False; without one nothing is asked of the service.
 
         sql: one SELECT. definition: the JSON form. options: what stands beside it, as `guarantee="strict"`, `changes=False`.
+        replace: a view of this name gets the definition, in a version of its own, and those that read it with it; until then they stay.
         Raises DefinitionDiffers, UnsupportedQuery, BadQuery, BadDefinition, UnknownRelation, UnknownColumn, InfeasibleView, ViewFailed.
         """
         view = AsyncView(self._http, name)
         if sql is not None or definition is not None:
-            await self._http.json("PUT", view._path, view_definition(sql, definition, options))
+            params = {"replace": "true"} if replace else {}
+            await self._http.json("PUT", view._path, view_definition(sql, definition, options), params=params)
             if wait:
                 await view.wait_until_live()
         return view

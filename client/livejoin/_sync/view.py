@@ -58,14 +58,15 @@ class View(Readings):
         self._http.call("DELETE", self._path)
 
     def wait_until_live(self, progress: Callable[[float], object] | None = None) -> dict[str, Any]:
-        """What `get` returns once the view is built; until then, `progress` is called with numbers from 0 to 1. Raises ViewFailed."""
-        while (view := self.get())["state"] == "building":
+        """What `get` returns once the view is built, or the definition that replaces it is; until then, `progress` is called with numbers
+        from 0 to 1. Raises ViewFailed."""
+        while "progress" in (building := {**(view := self.get()), **view.get("replacement", {})}):
             if progress:
-                progress(view.get("progress", 0.0))
+                progress(building["progress"])
             time.sleep(_LOOK_AGAIN)
-        if view["state"] == "live":
+        if view["state"] == "live" and "problem" not in building:
             return view
-        problem = {"title": "the view could not be built", **(view.get("problem") or {})}
+        problem = {"title": "the view could not be built", **(building.get("problem") or {})}
         raise problem_from({**problem, "type": "/problems/view-failed"}, self._http.url, 503)
 
     def count(self, *, where: Where | None = None, overlaps: Overlaps | None = None, version: int | None = None) -> int:

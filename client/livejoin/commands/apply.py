@@ -14,11 +14,11 @@ from livejoin.terminal import Failure, Parser, add_url, say
 DIFFERENT = 3  # the exit status of --dry-run if there is something to do
 
 _DESCRIPTION = f"""Register the relations and views that FOLDER defines in relations/NAME.json (the body of PUT /v1/relations/NAME),
-views/NAME.sql (a SELECT) and views/NAME.json (JSON, or SQL with options), and extend relations. The plan is printed first. If a definition
-stands in the way, such as a view with another definition, nothing is changed. If a step fails, the command says what was done; repeat it to
-continue. Relations are never dropped. The exit status is 0, or 1 after a failure, or 2 for incorrect use or files, or {DIFFERENT} if
---dry-run finds something to do."""
-_DONE = {"+": "created", "~": "extended", "-": "dropped"}
+views/NAME.sql (a SELECT) and views/NAME.json (JSON, or SQL with options), extend relations, and replace views. The plan is printed first.
+If a definition stands in the way, such as a relation with another key, nothing is changed. If a step fails, the command says what was done;
+repeat it to continue. Relations are never dropped. The exit status is 0, or 1 after a failure, or 2 for incorrect use or files, or
+{DIFFERENT} if --dry-run finds something to do."""
+_DONE = {"+": "created", "~": "changed", "-": "dropped"}
 
 
 def main(arguments: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -15,9 +16,11 @@ from livejoin.commands.view import BuildProgress
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from livejoin.wire.wording import instead
 
+_WORD = re.compile(r"\w+")
+
 
 class Step(NamedTuple):
-    """One request. `sign`: + creates, ~ extends, - drops."""
+    """One request. `sign`: + creates, ~ extends a relation or replaces a view, - drops."""
 
     sign: str
     what: str
@@ -45,10 +48,9 @@ class Plan:
         self.steps, self.stops, self.building = list[Step](), list[str](), list[str]()
         for name in sorted(wanted.relations):
             self._add_relation(name)
-        new = sorted(wanted.views.keys() - self._views.keys() - self._relations.keys())
-        reads = self._add_views(new)
-        for name in sorted(wanted.views.keys() - set(new)):
-            self._compare_view(name)
+        new = wanted.views.keys() - self._views.keys() - self._relations.keys()
+        changed = [name for name in sorted(wanted.views.keys() - new) if self._is_changed(name)]
+        reads = self._add_views(sorted(new), changed)
         extra = sorted(self._views.keys() - wanted.views.keys() - wanted.relations.keys())
         if prune:
             self._drop(extra, reads)
@@ -109,16 +111,21 @@ class Plan:
                 return Explained(reads, unread="not checked before the relations are extended")  # it may need the new columns
             return Explained(refused=told(error, unknown))
 
-    def _add_views(self, new: list[str]) -> dict[str, AbstractSet[str]]:
-        """Return the views that each of the new ones reads."""
+    def _add_views(self, new: list[str], changed: list[str]) -> dict[str, AbstractSet[str]]:
+        """Return the views that each of the new and changed ones reads."""
         explained = dict[str, Explained]()
         for name in new:
             if (refused := _refusal(self._client.view(name).get)) is not None:
                 self._stop(name, f"{refused}")
-                continue
-            explained[name] = self._explained(name)
-            if explained[name].refused:
-                self._stop(name, explained[name].refused)
+            else:
+                explained[name] = self._explained(name)
+        explained |= {name: self._explained(name) for name in changed}
+        for name, one in explained.items():
+            mentioned = {*_WORD.findall(str(self._wanted.views[name]))} & {*changed} - {name}
+            if one.refused and mentioned:  # it may need their new columns
+                explained[name] = Explained(mentioned, unread=f"not checked before {', '.join(sorted(mentioned))} is replaced")
+            elif one.refused:
+                self._stop(name, one.refused)
         try:
             order = [*TopologicalSorter({name: sorted(one.reads & explained.keys()) for name, one in explained.items()}).static_order()]
         except CycleError as error:
@@ -126,35 +133,36 @@ class Plan:
             self._stop(cycle[0], f"{' reads '.join(cycle)}; a view cannot read itself")
             order = []
         for name in order:
-            reads = f"reads {', '.join(sorted(explained[name].reads))}" if explained[name].reads else ""
-            self._step("+", f"view {name}", reads or explained[name].unread, partial(self._register, name))
+            one, sign = explained[name], "~" if name in changed else "+"
+            if sign == "~":
+                note = one.unread or "replace it, and those that read it"
+            else:
+                note = f"reads {', '.join(sorted(one.reads))}" if one.reads else one.unread
+            self._step(sign, f"view {name}", note, partial(self._register, name))
         return {name: one.reads for name, one in explained.items()}
 
     def _register(self, name: str) -> None:
-        view = self._client.view(name, definition=self._wanted.views[name], wait=False)
+        view = self._client.view(name, definition=self._wanted.views[name], wait=False, replace=True)
         view.wait_until_live(BuildProgress(name))
 
-    def _compare_view(self, name: str) -> None:
+    def _is_changed(self, name: str) -> bool:
+        """Whether a view that exists is to be replaced."""
         if name in self._relations:
-            return self._stop(name, f"{name} is a relation of the service; to drop it with its rows: `livejoin drop relation {name}`")
+            self._stop(name, f"{name} is a relation of the service; to drop it with its rows: `livejoin drop relation {name}`")
+            return False
         view, wanted = self._views[name], self._wanted.views[name]
-        if view["state"] == "failed":
-            why = view["problem"]["detail"]
-            return self._stop(name, f"the view {name} has failed ({why}); drop it, and repeat the command: {self._drops(name)}")
         if stripped(wanted) != stripped(view["definition"]):
             if view["state"] == "building":
-                return self._stop(name, f"the view {name} is being built: repeat the command when it is live, to compare definitions")
-            explained = self._explained(name)
-            if name not in explained.same:
-                also = f"; what the file defines is refused: {explained.refused}" if explained.refused else ""
-                return self._stop(
-                    name,
-                    f"the view {name} of the service has another definition, and a view cannot be changed{also}; to replace it, drop it, "
-                    f"which ends its streams and makes its tokens invalid, and repeat the command: {self._drops(name)}",
-                )
+                self._stop(name, f"the view {name} is being built: repeat the command when it is live, to compare definitions")
+                return False
+            if name not in self._explained(name).same:
+                return True
+        elif view["state"] == "failed":
+            why = view["problem"]["detail"]
+            self._stop(name, f"the view {name} has failed ({why}); drop it, and repeat the command: {self._drops(name)}")
         if view["state"] == "building":
             self.building.append(name)
-        return None
+        return False
 
     def _drop(self, extra: list[str], new: Mapping[str, AbstractSet[str]]) -> None:
         reads: dict[str, AbstractSet[str]] = {name: {*view["reads"]} for name, view in self._views.items() if name not in extra}

@@ -15,12 +15,13 @@ from livejoin.terminal import Failure, Parser, add_url, say, text_of
 def main(arguments: list[str]) -> int:
     parser = Parser("view", "Register a view and wait until it is live. Registering the same definition again has no effect.")
     parser.add_argument("name", metavar="NAME", help="the name of the view")
+    parser.add_argument("--replace", action="store_true", help="give a view of this name the definition; until it is built, the view stays")
     add_definition(parser)
     add_url(parser)
     args = parser.parse_args(arguments)
     definition = read_definition(args.sql, args.file)
     with connect(args) as client:
-        view = client.view(args.name, definition=definition, wait=False).wait_until_live(BuildProgress(args.name))
+        view = client.view(args.name, definition=definition, wait=False, replace=args.replace).wait_until_live(BuildProgress(args.name))
     plan = view["plan"]
     print(f"{view['name']} is live at version {view['version']}: {plan['class']}, by {plan['algorithm']}, {plan['guarantee']}")
     return 0

@@ -228,6 +228,11 @@ class Shape(Body):
     key: ShapeKey | None = Field(description="key of the lanes of windows")
 
 
+class Replacement(Body):
+    progress: Share | Absent = Field(None, description="how much of the new views is built, from 0 to 1")
+    problem: Problem | Absent = Field(None, description="why it has failed: the view stays as it is")
+
+
 class View(Body):
     name: Name = Field(description="the name of the view")
     state: Literal["building", "live", "failed"] = Field(
@@ -244,6 +249,7 @@ class View(Body):
     shape: Shape = Field(description="the structure of its rows; all parts are empty if the definition is no longer accepted")
     statistics: Statistics = Field(description="what its structures hold, and what changes and readings have cost since it was built")
     progress: Share | Absent = Field(None, description="how much of the view is built, from 0 to 1, while it is `building`")
+    replacement: Replacement | Absent = Field(None, description="the definition that replaces it, while it is built, or has failed")
     problem: Problem | Absent = Field(None, description="why the view is `failed`")
 
 

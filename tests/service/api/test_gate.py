@@ -17,7 +17,7 @@ import pytest
 from livejoin.wire.batch import Batch
 from service.api.app import _encoded
 from service.api.context import Context, Mailbox
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.engine.under_way import PendingSources
 from service.errors import Problem
 from service.settings import Settings

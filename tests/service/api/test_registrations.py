@@ -13,9 +13,11 @@ import pytest
 
 from service.api import views
 from service.api.context import WAITERS, Context
+from service.engine.builds import Builds
 from service.settings import Settings
 from tests.service.api.asking import ask, client
 from tests.service.engine.test_kernels import HEAP, Held
+from tests.service.engine.test_replays import Gate
 from tests.service.running import PAIR, HeldWriter, building, parts, running
 
 
@@ -112,3 +114,47 @@ def test_a_relation_that_is_dropped_before_the_answer(tmp_path: Path, monkeypatc
     assert response.status_code == status
     assert response.json()["type" if status == 404 else "key"] == ("/problems/not-found" if status == 404 else ["id"])
     engine.close()
+
+
+def test_replacing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the parameter and by the statement; while the new view is built, and after that has failed, the answers say so."""
+    engine, gate = running(tmp_path, {}), Gate(monkeypatch)
+    context = Context(Settings(data=tmp_path))
+    context.open(engine)
+    monkeypatch.setattr(views, "BUILD_WAIT", 30.0)
+
+    async def run() -> None:
+        async with client(context) as asked:
+
+            async def put(sql: str, **params: str) -> tuple[int, dict[str, Any]]:
+                answer = await asked.put("/v1/views/v", json={"sql": sql}, params=params)
+                return answer.status_code, answer.json()
+
+            assert (await put("CREATE VIEW v AS SELECT a.id FROM a"))[0] == 201
+            assert (await put("SELECT a.id FROM a", replace="true"))[0] == 200
+            status, said = await put("SELECT a.id AS i FROM a")
+            assert status == 409 and "replace it (?replace=true)" in said["detail"]
+            status, said = await put('create or replace view "v" as\nSELECT a.id AS i FROM a')
+            assert status == 200 and said["definition"] == {"sql": "SELECT a.id AS i FROM a"} and "replacement" not in said
+            status, said = await put("CREATE OR REPLACE VIEW w AS SELECT a.id FROM a")
+            assert status == 422 and said["detail"] == "the statement creates the view w, and the path of the request names v"
+            monkeypatch.setattr(views, "BUILD_WAIT", 0.01)
+            gate.open.clear()
+            status, said = await put("SELECT a.id AS j FROM a", replace="true")
+            assert status == 202 and said["state"] == "live" and 0 <= said["replacement"]["progress"] < 1
+            assert (await put("SELECT a.id AS i FROM a", replace="true"))[0] == 200
+            gate.open.set()
+            assert "replacement" not in (await asked.get("/v1/views/v")).json()
+            monkeypatch.setattr(views, "BUILD_WAIT", 30.0)
+            monkeypatch.setattr(Builds, "_load", staticmethod(_fail))
+            status, said = await put("SELECT a.id AS j FROM a", replace="true")
+            assert status == 503 and said["type"] == "/problems/view-failed"
+            shown = (await asked.get("/v1/views/v")).json()
+            assert shown["state"] == "live" and shown["replacement"]["problem"]["type"] == "/problems/view-failed"
+
+    asyncio.run(run())
+    engine.close()
+
+
+def _fail(build: Any, version: int) -> None:
+    raise MemoryError("no room")

@@ -130,12 +130,12 @@ def test_relations_are_extended(server: ServerProcess, command: Commands, tmp_pa
         ]
         assert command("apply", folder, "--dry-run") == (3, plan, "")
         assert len(client.relation("stays").get()["columns"]) == 4
-        assert command("apply", folder) == (0, [*plan, "extended the relation stays", "created the view prices"], "")
+        assert command("apply", folder) == (0, [*plan, "changed the relation stays", "created the view prices"], "")
         assert command("apply", folder, "--dry-run") == (0, [], "")
         written(folder, {"relations/stays.json": {part: value for part, value in EXTENDED.items() if part != "retain"}})
         assert command("apply", folder, "--dry-run")[0] == 0  # what a file does not mention
         written(folder, {"relations/stays.json": EXTENDED | {"retain": None}})
-        assert command("apply", folder)[1] == ["~ relation stays: keep rows of any age", "extended the relation stays"]
+        assert command("apply", folder)[1] == ["~ relation stays: keep rows of any age", "changed the relation stays"]
         assert "retain" not in client.relation("stays").get()
 
 
@@ -184,17 +184,26 @@ def test_a_view_that_differs(server: ServerProcess, command: Commands, tmp_path:
     }
     assert command("apply", written(folder, same), "--dry-run") == (0, [], "")
     written(folder, {"views/m_rooms.sql": "SELECT room FROM z_clashes GROUP BY room HAVING count(*) > 1"})
-    status, said, errors = command("apply", folder)
-    assert (status, said) == (1, [])
-    commands = "`livejoin drop view a_named`, `livejoin drop view m_rooms`"
-    assert commands in errors
-    assert errors.startswith(f"livejoin: {folder}/views/m_rooms.sql: the view m_rooms of the service has another definition")
-    for name in ("a_named", "m_rooms"):
-        assert command("drop", "view", name)[0] == 0
-    assert command("apply", folder)[1][2:] == ["created the view m_rooms", "created the view a_named"]
+    plan = ["~ view m_rooms: replace it, and those that read it"]
+    assert command("apply", folder, "--dry-run") == (3, plan, "")
+    assert command("apply", folder) == (0, [*plan, "changed the view m_rooms"], "")
+    assert command("apply", folder, "--dry-run") == (0, [], "")
+    more = {
+        "views/a_named.json": {"sql": "SELECT room, n FROM m_rooms"},
+        "views/m_rooms.sql": "SELECT room, count(*) AS n FROM z_clashes GROUP BY room",
+        "views/new.sql": "SELECT n FROM a_named",
+    }
+    plan = ["~ view m_rooms: replace it, and those that read it", "~ view a_named: not checked before m_rooms is replaced"]
+    plan.append("+ view new: reads a_named")
+    status, said, errors = command("apply", written(folder, more))
+    assert (status, said[:3], errors) == (0, plan, "")
+    (folder / "views/new.sql").unlink()
+    with livejoin.connect(server.url) as client:
+        assert client.view("new").get()["reads"] == ["a_named"]
+        client.view("new").drop()
     written(folder, {"views/z_clashes.sql": "SELECT nothing FROM stays"})
     errors = command("apply", folder, "--dry-run")[2]
-    assert "what the file defines is refused: line 1, column 8: " in errors
+    assert "z_clashes.sql: line 1, column 8: " in errors
     (folder / "views/z_clashes.sql").unlink()
     written(folder, {"relations/z_clashes.json": JOBS, "views/jobs.sql": "SELECT id FROM stays"})
     (folder / "relations/jobs.json").unlink()

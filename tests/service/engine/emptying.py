@@ -18,7 +18,7 @@ import pytest
 from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine.build import Build
 from service.engine.builds import Builds
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows

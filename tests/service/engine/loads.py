@@ -30,7 +30,7 @@ from livejoin.wire.batch import Batch, Changes, RowBlock
 from livejoin.wire.schema import RelationPatch
 from service import warming
 from service.engine import truncates
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings

@@ -15,7 +15,7 @@ from livejoin.wire.batch import Batch
 from service.engine import build as build_module
 from service.engine.build import Build, LargeLane, Phase
 from service.engine.builds import Builds
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from tests.service.engine.test_builds import Held, state

@@ -16,7 +16,7 @@ from livejoin.wire.batch import Batch
 from livejoin.wire.errors import RowError
 from livejoin.wire.schema import parse_relation
 from service.durability.folder import FolderInUse
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from livejoin.wire.batch import Batch
+from service.engine.outcomes import Receipt
 from service.engine.queued import Item, Job, Queue, QueuedBatch, is_small
-from service.engine.state import Receipt
 from service.errors import Problem
 from tests.service.running import HeldWriter, batch, of_ops, parts, rows_of, running
 from tests.waiting import until

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from livejoin.wire.batch import Batch
+from service.engine.outcomes import Receipt
 from service.engine.rewrites import HeldRelation
-from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.query.conditions import ColumnRef, Filter

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from livejoin.wire.batch import Batch
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from tests.service.running import HeldWriter, of_ops, opened, running

@@ -17,7 +17,7 @@ import pytest
 
 from livejoin.wire.batch import Batch
 from service.engine import cascade, truncates
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.views import live_view, stored

@@ -10,7 +10,7 @@ import pytest
 
 from livejoin.wire.batch import Batch, Changes, RowBlock
 from livejoin.wire.json import decode_json
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from tests.service.running import DEFINITION, ORDER, HeldWriter, check, of_ops, parts, running

@@ -16,7 +16,7 @@ from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine import build as build_module
 from service.engine import truncates
 from service.engine.build import Build, BuildCancelled, LargeLane
-from service.engine.state import Receipt
+from service.engine.outcomes import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows

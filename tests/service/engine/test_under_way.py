@@ -14,8 +14,8 @@ import pytest
 
 from livejoin.wire.batch import Batch
 from service.engine import truncates
+from service.engine.outcomes import Receipt
 from service.engine.rewrites import Rewrites
-from service.engine.state import Receipt
 from service.engine.under_way import PendingSources
 from service.errors import Problem
 from service.instance import Instance

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from service.errors import Problem
+from service.following.chunks import Chunk
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.reading.lookups import Point
@@ -50,17 +51,22 @@ class Added:
         """Return how many rows are deleted and inserted."""
         emitted = 0
         while chunks := self.subscription.next():
-            for chunk in chunks:
-                if chunk.kind == "progress":
-                    continue
-                assert chunk.kind == "rows" and chunk.keys is not None and chunk.rows is not None, chunk
-                emitted += chunk.rows.num_rows
-                for key, row in zip(chunk.keys.to_pylist(), chunk.rows.to_pylist(), strict=True):
-                    if chunk.op == "delete":
-                        assert self.rows.pop(values(key)) == values(row)
-                    else:
-                        assert values(key) not in self.rows
-                        self.rows[values(key)], self.keys[values(key)] = values(row), key
+            emitted += self.take(chunks)
+        return emitted
+
+    def take(self, chunks: list[Chunk]) -> int:
+        emitted = 0
+        for chunk in chunks:
+            if chunk.kind == "progress":
+                continue
+            assert chunk.kind == "rows" and chunk.keys is not None and chunk.rows is not None, chunk
+            emitted += chunk.rows.num_rows
+            for key, row in zip(chunk.keys.to_pylist(), chunk.rows.to_pylist(), strict=True):
+                if chunk.op == "delete":
+                    assert self.rows.pop(values(key)) == values(row)
+                else:
+                    assert values(key) not in self.rows
+                    self.rows[values(key)], self.keys[values(key)] = values(row), key
         return emitted
 
 

@@ -127,7 +127,7 @@ class Alterations:
         fresh = {column.name for column in definition.columns[: len(relation.definition.columns)] if column.nullable}
         fresh -= {column.name for column in relation.definition.columns if column.nullable}
         users = dict[str, set[str]]()
-        for view in self._state.views.values() if fresh else ():
+        for view in self._state.registered if fresh else ():
             columns = fresh & compared_columns(view.view.query, relation.name, relation.definition)
             inputs = [input for name in view.view.stored for input in self._state.stored[name].reads]
             columns |= fresh & {name for input in inputs if input.relation.name == relation.name for name in input.columns}
