@@ -98,7 +98,7 @@ class Session:
         self._held.callback(versions.release, pin)
         try:
             self._held.enter_context(versions.reading(pin))  # it does not expire while the query runs
-            self.version = pin.version.number
+            self.version, self._roots = pin.version.number, pin.version.roots
             self._ask([self._schema(index) for index in range(len(tables))])
         except BaseException as error:
             self._held.close()
@@ -167,7 +167,9 @@ class Session:
             definition = self._readers.published.relation(table.name).definition
             window, key = narrowing.of_relation(table, definition)
             return open_relation_rows(self._readers, table.name, version=self.version, window=window, key=key, columns=columns)
-        window, point = narrowing.of_view(table, self._readers.published.view(table.name))
+        view = self._readers.published.view(table.name)
+        root = self._roots.get(view.id)  # of the definition that it has in this version
+        window, point = narrowing.of_view(table, view if root is None else root.view)
         return open_rows(self._readers, table.name, version=self.version, window=window, point=point, columns=columns)
 
     def _hear(self) -> pa.RecordBatch | End | None:

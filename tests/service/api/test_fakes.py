@@ -82,6 +82,7 @@ class Instance:
         self.views = {"v": self.view}
         self.versions = Pins()
         self.relations = {"a": SimpleNamespace(definition=DEFINITION)}
+        self.replacements = SimpleNamespace(of=lambda name: None)
 
     def stored_for(self, views: Any) -> list[Any]:
         return []
@@ -89,7 +90,7 @@ class Instance:
     def admit(self) -> None:
         raise Problem("too-busy", "9 batches are waiting already")
 
-    def register(self, name: str, data: dict[str, Any], client: str) -> Future[tuple[Any, Future[None]]]:
+    def register(self, name: str, data: dict[str, Any], client: str, replace: bool) -> Future[tuple[Any, Future[None]]]:
         registered: Future[tuple[Any, Future[None]]] = Future()
         registered.set_result((self.view, Future()))
         return registered
