@@ -13,7 +13,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from livejoin.wire.batch import RowBlock
 from service.errors import Problem
 from service.histogram import Histogram
 from service.query.computed import with_computed
@@ -49,6 +51,17 @@ def _reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}, see the service's log"
 
 
+def _constant_relations(view: View) -> dict[str, Relation]:
+    """Return the tables of constants that a view reads, as relations whose rows every version has. OSError, MemoryError: there is no
+    room."""
+    found = dict[str, Relation]()
+    for name in {name for _, name in view.query.whole.aliases} & view.constants.keys():
+        definition, rows = view.constants[name]
+        found[name] = Relation(0, name, definition)
+        found[name].table.insert(0, RowBlock.few(rows, pa.struct(found[name].schema)))
+    return found
+
+
 class ViewRoot(NamedTuple):
     """A version of a view: the root, and the structures it belongs to. The view may have other structures by now; `made`: how many it had
     before these. A version may be published again in other structures, which have its rows in another order."""
@@ -71,6 +84,7 @@ class LiveView:
         self.progress = 0.0
         self.problem: Problem | None = None
         query, whole = view.query, view.query.whole
+        relations = {**relations, **_constant_relations(view)}
         self.reads = [Input(whole, position, relations[name]) for position, (_, name) in enumerate(whole.aliases)]
         self.inputs = self.reads[: len(query.aliases)]  # of a row; the others belong to NOT EXISTS
         self.relations = {input.relation.name: input.relation for input in self.reads}
@@ -89,7 +103,8 @@ class LiveView:
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
         self.changed_rows = 0  # rows deleted and inserted in its relations
-        self._spent = dict.fromkeys(self.relations, (0.0, 0))  # seconds that changes of each have taken, and their rows
+        changing = [name for name in self.relations if name not in view.constants]
+        self._spent = dict.fromkeys(changing, (0.0, 0))  # seconds that changes of each have taken, and their rows
 
     def follow_definition(self, relation: Relation) -> None:
         """Adapt to a relation that has more columns, or may have nulls in columns that the view does not join by. The writer's thread."""
