@@ -119,7 +119,7 @@ class LiveView:
         """Reserve address space for the structures, before anything else. `own_indexes`: share none with other views. OSError, MemoryError:
         there is no room, and nothing was done."""
         indexes = None if own_indexes else self._indexes
-        self._join = kept_by(self.view.query, self.view.plan, self.reads, indexes, self.shown)
+        self._join = kept_by(self.view.query, self.view.plan, self.reads, indexes, self.is_composed, self.shown)
 
     @property
     def core(self) -> Join:
@@ -129,7 +129,7 @@ class LiveView:
 
     def another(self) -> Join:
         """Return an empty join of the kind of `core`. OSError, MemoryError: as `make_room`."""
-        return core_by(self.view.query, self.view.plan, self.reads, self._indexes)
+        return core_by(self.view.query, self.view.plan, self.reads, self._indexes, self.is_composed)
 
     def without(self, names: Collection[str]) -> tuple[Join, RowVisibility]:
         """Return an empty join of the kind of `core`, which shares nothing with other views, and what hides the rows of the relations
@@ -141,7 +141,7 @@ class LiveView:
             return CoverageStage(self.view.query, inputs, self.shown, True), hidden
         if isinstance(self.join, CountedStage):
             return cast(Join, counter_by(self.view.query, self.view.plan, inputs, cast(GroupTable, self.shown))), hidden
-        return core_by(self.view.query, self.view.plan, inputs, None), hidden
+        return core_by(self.view.query, self.view.plan, inputs, None, False), hidden
 
     def replace(self, core: Join) -> Join:
         """Use this core, which has the same rows, from now on; return the former one, in which older versions are read."""
