@@ -51,7 +51,7 @@ def test_types(rows: str, kind: str, expected: list[tuple[Any, ...]] | None) -> 
     [
         ("(VALUES (1, 'a'), (2, 'a')) AS t(n, word)", "n word", "n"),
         ("(VALUES (1, 'a'), (1, 'b')) AS t(n, word)", "n word", "word"),
-        ("(VALUES (1, NULL), (1, 'b')) AS t(n, word)", "n word row.", "row."),
+        ("(VALUES (1, NULL), (1, 'b')) AS t(n, word)", "n word row.number", "row.number"),
         ("(VALUES (1, 2), (3, 4)) AS t(n)", "n column2", "n"),
         ("(VALUES (1, 2))", "column1 column2", "column1"),
         ("((VALUES (1))) AS t(N)", "n", "n"),

@@ -24,7 +24,7 @@ from service.query.sql.names import Names, Source, column_of, fold, identifier, 
 from service.query.sql.terms import read_alike
 
 _MOST = 10_000  # rows
-_ROW = "row."  # the key of VALUES without a column of different values: no column of a relation has a dot in its name
+_ROW = "row.number"  # the key of VALUES without a column of different values: no column of a relation has a dot in its name
 _SERIES = "generate_series"
 _OF_TABLE = ("this", "alias", "expressions", "joins")
 _EPOCH = date(1970, 1, 1).toordinal()
