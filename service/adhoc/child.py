@@ -251,7 +251,8 @@ def _require_tables(tree: Any, tables: Sequence[str]) -> None:
             pending += node.values()
             known.update(one["key"].lower() for one in node.get("cte_map", {}).get("map", ()))
             if {"type", "alias", "sample"} <= node.keys():
-                if node["type"] not in _SOURCES or node.get("catalog_name"):
+                is_series = node["type"] == "TABLE_FUNCTION" and node["function"]["function_name"] == "generate_series"
+                if (node["type"] not in _SOURCES and not is_series) or node.get("catalog_name"):
                     raise QueryRefused(frames.SOURCE)
                 if node["type"] == "BASE_TABLE":
                     named.append(".".join(filter(None, (node["schema_name"], node["table_name"]))).lower())

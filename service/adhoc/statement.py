@@ -90,6 +90,8 @@ def _tables(tree: exp.Expr, text: str, known: VisibleNames) -> list[QueriedTable
             if not isinstance(node, exp.Table):
                 if isinstance(node.parent, exp.From | exp.Join | exp.Lateral):
                     raise no_functions()
+            elif isinstance(node.this, exp.GenerateSeries) and not node.this.args.get("is_end_exclusive"):
+                continue
             elif not isinstance(node.this, exp.Identifier) and not isinstance(node.this, exp.Dot):
                 raise no_functions()
             elif _is_local(node):

@@ -82,7 +82,7 @@ def view_json(engine: Instance, view: LiveView, version: Version, token: AccessT
 
 def _stored_json(view: View, costs: Mapping[str, float | None], rows: float | None, size: float | None) -> dict[str, Any]:
     plan = view.plan
-    inputs = costs or dict.fromkeys(name for _, name in view.query.whole.aliases)
+    inputs = costs or dict.fromkeys(name for _, name in view.query.whole.aliases if name not in view.constants)
     shown = {"name": view.name, "query": view.definition["sql"], "inputs": inputs, "class": plan.cls, "algorithm": plan.algorithm}
     return shown | {"guarantee": plan.guarantee, "rows": rows and round(rows), "bytes": size and round(size)}
 
@@ -269,11 +269,10 @@ def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict
         with engine.versions.reading(pin) as version:
             counted = partial(estimates_of, relations=tables, version=version.number)
             view = _parse(engine, token, "explained", data, counted)
-            others = alternatives(view.query, view.definitions, None if view.stored else counted)
+            others = alternatives(view.query, view.definitions, counted)
             shown = [(one.view, len(one.shown.columns)) for one in view.stored.values()]
-            counts = [counted(one.query) if all(name in tables for _, name in one.query.aliases) else None for one, _ in shown]
-            estimated = [(one, rows_of(one.query, one.relations, by), width) for (one, width), by in zip(shown, counts, strict=True)]
-            natural = natural_json(view.query, view.definitions, None if view.stored else counted(view.query))
+            estimated = [(one, rows_of(one.query, one.relations, counted(one.query)), width) for one, width in shown]
+            natural = natural_json(view.query, view.definitions, counted(view.query))
     finally:
         engine.versions.release(pin)
     explained: dict[str, Any] = {

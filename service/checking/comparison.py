@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from livejoin.wire.batch import RowBlock
 from livejoin.wire.kinds import kept
 from livejoin.wire.schema import RelationDefinition
 from service.checking.copies import copied
@@ -78,8 +79,12 @@ def table_of(engine: Instance, name: str) -> pa.RecordBatch:
 def _with_stored(
     view: View, definitions: dict[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]
 ) -> dict[str, pa.RecordBatch]:  # fmt: skip
-    """Return the tables and those of the queries that the view has stored, by brute force too; their definitions are added."""
+    """Return the tables, those of constants, and those of the queries that the view has stored, by brute force too; their definitions are
+    added."""
     there = dict(tables)
+    for name, (definition, rows) in view.constants.items():
+        definitions[name] = definition
+        there[name] = RowBlock.few(rows, pa.struct(definition.arrow_schema())).arrow
     for name, stored in view.stored.items():
         columns = [column for column in stored.shown.columns if "." not in column.name]
         definition = RelationDefinition.model_construct(columns=columns, key=[], intervals=stored.shown.intervals, retain=None)

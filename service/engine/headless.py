@@ -326,11 +326,14 @@ def _halves(rows: RowBlock) -> list[RowBlock]:
 
 
 def parse_for_cells(name: str, data: Any, relations: Mapping[str, RelationDefinition]) -> View:
-    """As `parse_view`. Problem `unsupported-query` also for a view that has queries stored, which a cell does not."""
+    """As `parse_view`. Problem `unsupported-query` also for a view with stored queries or tables of constants, which a cell does not
+    have."""
     view = parse_view(name, data, relations)
     if view.stored:
         what = "a subquery of FROM that is neither a projection of one relation nor alone there, on a cluster,"
         raise unsupported(what, "compute it as a frame of its own, and join that")
+    if view.constants:
+        raise unsupported("VALUES or generate_series on a cluster", "make a frame of these rows, and join that")
     return view
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from livejoin.wire.kinds import digits_of
 from livejoin.wire.schema import Column, RelationDefinition
 from service.query import terms
 from service.query.conditions import ColumnRef, Term, columns_of, replaced
@@ -40,10 +39,8 @@ class ComputedColumn(NamedTuple):
 
     def within(self, definition: RelationDefinition) -> Column:
         """Return it as a column of a relation."""
-        precision, scale = digits_of(self.term.kind) or (None, None)
         nullable = terms.is_nullable(self.term, lambda ref: definition.column(ref.column).nullable)
-        type_ = self.term.kind if precision is None else "decimal"
-        return Column.model_construct(name=self.name, type=type_, nullable=nullable, precision=precision, scale=scale, zone=None)
+        return Column.of_kind(self.name, self.term.kind, nullable)
 
 
 def with_computed(definition: RelationDefinition, computed: Sequence[ComputedColumn]) -> RelationDefinition:

@@ -66,15 +66,20 @@ class Scope:
             raise Problem("unknown-column", f"{what}there is no alias {alias}; {there}")
         return self._definitions[alias]
 
+    def columns(self, alias: str) -> list[ColumnRef]:
+        """Return the columns of `alias.*`: not the key of a table of constants that has none of its own."""
+        return [ColumnRef(alias, column.name) for column in self.definition(alias, "*").columns if "." not in column.name]
+
     def column(self, alias: str, name: str) -> ColumnRef:
         definition = self.definition(alias, name)
         if name in definition.intervals:
             raise Problem(
                 "unknown-column", _is_interval(f"{alias}.{name}", definition.intervals[name])
             )
-        names = [column.name for column in definition.columns]
-        if name not in names:
-            raise Problem("unknown-column", f"{self._visible[alias]} has no column {name}{_instead(name, names, definition.intervals)}")
+        if not any(column.name == name for column in definition.columns):
+            relation, names = self._visible[alias], [ref.column for ref in self.columns(alias)]
+            of = alias if relation.startswith("~") else relation
+            raise Problem("unknown-column", f"{of} has no column {name}{_instead(name, names, definition.intervals)}")
         return ColumnRef(alias, name)
 
     def interval(self, alias: str, name: str) -> IntervalRef:
@@ -93,7 +98,8 @@ class Scope:
             for one in seen:
                 if name in one.intervals:
                     raise Problem("unknown-column", _is_interval(name, one.intervals[name]))
-            names, intervals = [c.name for one in seen for c in one.columns], [interval for one in seen for interval in one.intervals]
+            names = [ref.column for alias in self._visible for ref in self.columns(alias)]
+            intervals = [interval for one in seen for interval in one.intervals]
             raise Problem("unknown-column", f"no relation of the view has a column {name}{_instead(name, names, intervals)}")
         return found
 

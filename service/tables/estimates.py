@@ -28,7 +28,10 @@ _SAMPLE = 4096
 
 
 def estimates_of(query: Query, relations: Mapping[str, Relation], version: int) -> Estimates | None:
-    """For a pinned version, or the newest one in the writer's thread; None if some alias has no rows."""
+    """For a pinned version, or the newest one in the writer's thread; None if some alias has no rows, or no relation, as a stored query has
+    none."""
+    if any(name not in relations for _, name in query.aliases):
+        return None
     samples = {name: relations[name].table.sample(version, _SAMPLE) for _, name in query.aliases}
     inputs = [_SampledRows(Input(query, position, relations[name]), samples[name]) for position, (_, name) in enumerate(query.aliases)]
     return Estimates(inputs) if all(len(input.slots) for input in inputs) else None

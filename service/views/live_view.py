@@ -13,7 +13,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from livejoin.wire.batch import RowBlock
 from service.errors import Problem
 from service.histogram import Histogram
 from service.query.computed import with_computed
@@ -49,6 +51,17 @@ def _reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}, see the service's log"
 
 
+def _constant_relations(view: View) -> dict[str, Relation]:
+    """Return the tables of constants that a view reads, as relations whose rows every version has. OSError, MemoryError: there is no
+    room."""
+    found = dict[str, Relation]()
+    for name in {name for _, name in view.query.whole.aliases} & view.constants.keys():
+        definition, rows = view.constants[name]
+        found[name] = Relation(0, name, definition)
+        found[name].table.insert(0, RowBlock.few(rows, pa.struct(found[name].schema)))
+    return found
+
+
 class ViewRoot(NamedTuple):
     """A version of a view: the root, and the structures and the view it belongs to. The view may have other structures by now (`made`: how
     many it had before these), and another view its name. A version may be published again in other structures, which have its rows in
@@ -74,6 +87,7 @@ class LiveView:
         self.progress = 0.0
         self.problem: Problem | None = None
         query, whole = view.query, view.query.whole
+        relations = {**relations, **_constant_relations(view)}
         self.reads = [Input(whole, position, relations[name]) for position, (_, name) in enumerate(whole.aliases)]
         self.inputs = self.reads[: len(query.aliases)]  # of a row; the others belong to NOT EXISTS
         self.relations = {input.relation.name: input.relation for input in self.reads}
@@ -92,7 +106,8 @@ class LiveView:
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
         self.changed_rows = 0  # rows deleted and inserted in its relations
-        self._spent = dict.fromkeys(self.relations, (0.0, 0))  # seconds that changes of each have taken, and their rows
+        changing = [name for name in self.relations if name not in view.constants]
+        self._spent = dict.fromkeys(changing, (0.0, 0))  # seconds that changes of each have taken, and their rows
 
     def follow_definition(self, relation: Relation) -> None:
         """Adapt to a relation that has more columns, or may have nulls in columns that the view does not join by. The writer's thread."""
@@ -107,7 +122,7 @@ class LiveView:
         """Reserve address space for the structures, before anything else. `own_indexes`: share none with other views. OSError, MemoryError:
         there is no room, and nothing was done."""
         indexes = None if own_indexes else self._indexes
-        self._join = kept_by(self.view.query, self.view.plan, self.reads, indexes, self.shown)
+        self._join = kept_by(self.view.query, self.view.plan, self.reads, indexes, self.is_composed, self.shown)
 
     @property
     def core(self) -> Join:
@@ -117,7 +132,7 @@ class LiveView:
 
     def another(self) -> Join:
         """Return an empty join of the kind of `core`. OSError, MemoryError: as `make_room`."""
-        return core_by(self.view.query, self.view.plan, self.reads, self._indexes)
+        return core_by(self.view.query, self.view.plan, self.reads, self._indexes, self.is_composed)
 
     def without(self, names: Collection[str]) -> tuple[Join, RowVisibility]:
         """Return an empty join of the kind of `core`, which shares nothing with other views, and what hides the rows of the relations
@@ -129,7 +144,7 @@ class LiveView:
             return CoverageStage(self.view.query, inputs, self.shown, True), hidden
         if isinstance(self.join, CountedStage):
             return cast(Join, counter_by(self.view.query, self.view.plan, inputs, cast(GroupTable, self.shown))), hidden
-        return core_by(self.view.query, self.view.plan, inputs, None), hidden
+        return core_by(self.view.query, self.view.plan, inputs, None, False), hidden
 
     def replace(self, core: Join) -> Join:
         """Use this core, which has the same rows, from now on; return the former one, in which older versions are read."""

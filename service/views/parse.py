@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache, partial
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -28,6 +29,7 @@ from service.query.forms import SqlView, check_form
 from service.query.model import Query
 from service.query.set_operations import drafts_of, query_of
 from service.query.sql.composition.composing import Catalogue
+from service.query.sql.composition.constant_tables import ConstantTable
 from service.query.sql.dialect import Dialect
 from service.query.sql.names import Source
 from service.query.sql.select import read_query, read_sql
@@ -75,6 +77,7 @@ class View(NamedTuple):
     relations: dict[str, RelationDefinition]  # the relations it reads, as they were at registration
     reads: dict[str, ViewSource]  # the views it names
     stored: dict[str, StoredQuery]  # the queries in FROM, its own and those of views, that are stored; each after those that it reads
+    constants: Mapping[str, ConstantTable] = MappingProxyType({})  # the tables of constants in FROM, likewise
 
     @property
     def source(self) -> ViewSource:
@@ -82,8 +85,9 @@ class View(NamedTuple):
 
     @property
     def definitions(self) -> dict[str, RelationDefinition]:
-        """Of all relations of the query, those of stored queries included."""
-        return self.relations | {name: one.shown for name, one in self.stored.items()}
+        """Of all relations of the query, stored queries and tables of constants included."""
+        constants = {name: one.definition for name, one in self.constants.items()}
+        return self.relations | {name: one.shown for name, one in self.stored.items()} | constants
 
 
 class StoredQuery(NamedTuple):
@@ -130,19 +134,23 @@ def parse_view(
         raise unsupported(f"a view over more than {_MOST_LEVELS - 1} levels of views", "read the relations themselves")
     beneath = {relation for one in reads.values() for relation in one.relations}
     beneath |= {relation for one in storing.queries.values() for relation in one.view.relations}
-    query = replace(query, named=tuple(sorted({*query.named, *read.relations, *beneath} - storing.queries.keys())))
+    query = replace(query, named=tuple(sorted({*query.named, *read.relations, *beneath} - storing.shown.keys())))
+    if not query.named:
+        raise unsupported("a view of constants alone", "join them with a relation")
     for alias, _ in query.aliases:
         if alias in _RESERVED and not kept:
             raise unsupported(f"the alias {alias}", "this word is reserved for the keys of changes; choose another alias")
     if "groups" in form.model_fields_set and query.groups is None and not kept:
         raise bad('the option "groups" limits the groups of a view, and this view has no groups: omit it')
     named = {one: relations[one] for one in query.named}
-    stated, kept_for, planned = _planned(query, storing.relations, None if storing.queries else counted)
+    stated, kept_for, planned = _planned(query, storing.relations, counted)
     planned = layered(query, planned, {one: stored.view.plan for one, stored in storing.queries.items()})
     notes = [] if storing.queries else [f"{other} is a view: its definition is written out" for other in reads]
     notes += [ORDERED] if read.draft.ordered else []
+    constants = sum(len(one.rows) for one in storing.constants.values())
+    notes += [f"VALUES and generate_series: {constants:,} rows, which are part of the definition"] if storing.constants else []
     planned = replace(planned, notes=(*planned.notes, *notes))
-    return View(name, copy.deepcopy(data), stated, kept_for, planned, named, reads, storing.queries)
+    return View(name, copy.deepcopy(data), stated, kept_for, planned, named, reads, storing.queries, storing.constants)
 
 
 class _Storing:
@@ -150,6 +158,7 @@ class _Storing:
 
     def __init__(self, relations: Mapping[str, RelationDefinition]) -> None:
         self.queries, self.shown = dict[str, StoredQuery](), dict[str, RelationDefinition]()
+        self.constants = dict[str, ConstantTable]()
         self.relations = self.beside(relations)
 
     def beside(self, relations: Mapping[str, RelationDefinition]) -> Mapping[str, RelationDefinition]:
@@ -164,13 +173,19 @@ class _Storing:
         read = read_query(query.copy(), source, Catalogue(self.relations, {}, self.relations, self))
         made = query_of(read.draft, Options("auto", "best-effort", (UNBOUNDED, UNBOUNDED)))
         beneath = {relation for one in self.queries if one in read.relations for relation in self.queries[one].view.relations}
-        made = replace(made, named=tuple(sorted({*made.named, *read.relations, *beneath} - self.queries.keys())))
+        made = replace(made, named=tuple(sorted({*made.named, *read.relations, *beneath} - self.shown.keys())))
         stated, kept, planned = _planned(made, self.relations, None)
         planned = layered(made, planned, {one: stored.view.plan for one, stored in self.queries.items()})
         named = {one: self.relations[one] for one in made.named}
-        view = View(name, {"sql": query.sql(Dialect)}, stated, kept, planned, named, {}, dict(self.queries))
+        view = View(name, {"sql": query.sql(Dialect)}, stated, kept, planned, named, {}, dict(self.queries), self.constants)
         self.shown[name] = stored_definition(kept, self.relations, intervals)
         self.queries[name] = StoredQuery(view, self.shown[name])
+        return name
+
+    def add(self, table: ConstantTable) -> str:
+        """As `Store.add`."""
+        name = f"~{sha256(repr((table.definition.to_json(), table.rows)).encode()).hexdigest()[:16]}"
+        self.shown[name], self.constants[name] = table.definition, table
         return name
 
 

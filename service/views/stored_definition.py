@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from livejoin.wire.kinds import MOST_DIGITS, digits_of
+from livejoin.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
 from livejoin.wire.schema import Column, Interval, RelationDefinition
 from service.errors import unsupported
 from service.query.model import AGGREGATE, GROUP, Query
@@ -55,14 +55,10 @@ def _no_rows(query: Query, aliases: int) -> Combination:
 
 
 def _column(name: str, kind: str, nullable: bool) -> Column:
-    digits = digits_of(kind)
-    if digits is None:
-        return Column.model_construct(name=name, type=kind, nullable=nullable, precision=None, scale=None, zone=None)
-    precision, scale = digits
+    precision, scale = digits_of(kind) or (0, 0)
     if scale > MOST_DIGITS:
         raise unsupported(f"{name}, with {scale} digits after the decimal point, in a query that is stored", "cast it to fewer")
-    precision = min(precision, MOST_DIGITS)
-    return Column.model_construct(name=name, type="decimal", nullable=nullable, precision=precision, scale=scale, zone=None)
+    return Column.of_kind(name, decimal_kind(MOST_DIGITS, scale) if precision > MOST_DIGITS else kind, nullable)
 
 
 def _kinds(query: Query, by_alias: Definitions, shown: pa.Schema) -> list[str]:

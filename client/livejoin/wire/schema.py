@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from livejoin.wire.errors import BadDefinition, cut
 from livejoin.wire.grammar import INT64_MAX, parse_duration
-from livejoin.wire.kinds import KEPT_TYPES, MOST_DIGITS, SENT_TYPES, decimal_kind, zoned_kind
+from livejoin.wire.kinds import KEPT_TYPES, MOST_DIGITS, SENT_TYPES, decimal_kind, digits_of, zoned_kind
 from livejoin.wire.values.local_times import LONGEST_ZONE, ZONE, is_zone
 from livejoin.wire.values.open_ends import open_words
 from livejoin.wire.wording import instead, wording
@@ -99,6 +99,13 @@ class Column(BaseModel):
         _require(1 <= precision <= MOST_DIGITS, f"the precision of a decimal is from 1 to {MOST_DIGITS} digits, not {precision}")
         _require(0 <= scale <= precision, f"the scale of a decimal is from 0 to its precision, not {scale}")
         return self
+
+    @staticmethod
+    def of_kind(name: str, kind: str, nullable: bool) -> Column:
+        """Return a column of which nothing is checked: no relation of a user need be able to have it."""
+        precision, scale = digits_of(kind) or (None, None)
+        type_: Any = kind if precision is None else "decimal"
+        return Column.model_construct(name=name, type=type_, nullable=nullable, precision=precision, scale=scale, zone=None)
 
     @property
     def kind(self) -> str:

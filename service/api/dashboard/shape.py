@@ -47,7 +47,7 @@ def shape_json(view: LiveView) -> dict[str, Any]:
 def _alias(view: LiveView, input: Input) -> dict[str, Any]:
     alias, name = input.alias, input.relation.name
     key = [one for one in input.relation.key if not one.endswith(IS_NULL)]
-    shown = {"name": alias, "relation": alias if name in view.view.stored else name, "key": key, "join_key": input.equal}
+    shown = {"name": alias, "relation": name if name in view.view.relations else alias, "key": key, "join_key": input.equal}
     return shown | {"optional": alias in view.view.query.optional}
 
 

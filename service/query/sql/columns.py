@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from livejoin.wire.schema import RelationDefinition
 from service.errors import unsupported
-from service.query.conditions import ColumnRef
 from service.query.scope import Scope
 from service.query.sql.names import Names, Shown, Source, Sources, fold, read_sources
 from service.query.sql.output_names import CALLED, MERGED, name_of
@@ -78,7 +77,7 @@ def read_star(expression: exp.Star | exp.Column, names: Names) -> list[Shown]:
     star, shown = expression, list(names.shown)
     if isinstance(expression, exp.Column):
         star, of = expression.this, fold(expression.args["table"])
-        shown = [(ColumnRef(of, column.name),) for column in names.scope.definition(of, "*").columns]
+        shown = [(ref,) for ref in names.scope.columns(of)]
     for what, value in star.args.items():
         if value and what != "except_":
             raise unsupported(f"{what.upper()} behind *", "name the columns")

@@ -21,6 +21,7 @@ _KEPT = ("DATE_BIN", "DATE_PART", "TO_CHAR")
 class _Parser(BoundedParser, PostgresParser):
     FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
     FUNCTIONS = {name: made for name, made in PostgresParser.FUNCTIONS.items() if name not in _KEPT}
+    FUNCTIONS["GENERATE_SERIES"] = exp.ExplodingGenerateSeries.from_arg_list  # sqlglot's own fails on INTERVAL '1 month 1 day'
     FUNCTION_PARSERS = {name: made for name, made in PostgresParser.FUNCTION_PARSERS.items() if name not in _KEPT}
     LAMBDAS: ClassVar[dict[TokenType, Any]] = {}  # doc -> 'key' as an argument
 

@@ -280,7 +280,7 @@ def read_sources(select: exp.Select, source: Source, relations: Mapping[str, Rel
 
 
 def _columns(scope: Scope, aliases: Sequence[str]) -> list[Shown]:
-    return [(ColumnRef(alias, column.name),) for alias in aliases for column in scope.definition(alias).columns]
+    return [(ref,) for alias in aliases for ref in scope.columns(alias)]
 
 
 def _joined(left: list[Shown], right: list[Shown], using: Sequence[tuple[ColumnRef, ColumnRef]], side: str) -> list[Shown]:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from livejoin.wire.kinds import digits_of
 from livejoin.wire.schema import Column
 from service.errors import Problem, unsupported
 from service.query.conditions import ColumnRef, Condition, IntervalRef, Term
@@ -77,10 +76,7 @@ class _PartsScope(Scope):
         self._found = found
 
     def describe(self, ref: ColumnRef) -> Column:
-        kind = self._found[int(ref.column)].kind
-        precision, scale = digits_of(kind) or (None, None)
-        type_ = kind if precision is None else "decimal"
-        return Column.model_construct(name=ref.column, type=type_, nullable=True, precision=precision, scale=scale, zone=None)
+        return Column.of_kind(ref.column, self._found[int(ref.column)].kind, True)
 
 
 def _filled(term: Term, found: list[Term]) -> Term:

@@ -23,6 +23,7 @@ from service.query.set_operations import Expression, Operation, SetOperation, dr
 from service.query.sql.columns import check_names, is_star, merged, read_star
 from service.query.sql.complaints import Noted, is_refused
 from service.query.sql.composition.composing import Catalogue, composed, is_composed
+from service.query.sql.composition.constant_tables import write_constant_tables
 from service.query.sql.composition.parentheses import without_parentheses
 from service.query.sql.conditions import Conditions, ReadSubquery
 from service.query.sql.dialect import Dialect
@@ -92,6 +93,7 @@ def read_query(tree: exp.Expr, source: Source, known: Catalogue, most: int | Non
     write_in(tree)
     source.finish()
     named, relations, count = frozenset(_named(tree, source, known)), known.relations, source.count
+    write_constant_tables(tree, source, known.store.add)
     without_parentheses(tree, source)
     if source.count > count or is_composed(tree, known):
         source.finish()

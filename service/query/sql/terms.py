@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -44,6 +44,12 @@ def read_term(node: exp.Expr, names: Names) -> Term:
     check_steps(node)
     term = _Reader(names).read(node)
     return terms.cast(term, "timestamp") if term.kind == terms.LOCAL else term
+
+
+def read_alike(what: str, nodes: Sequence[exp.Expr], names: Names) -> str:
+    """Return the kind that represents all of these expressions. Raises as `read_term`."""
+    kind = terms.alike(what, _Reader(names)._alike(list(nodes), None))[0].kind
+    return "timestamp" if kind == terms.LOCAL else kind
 
 
 def check_steps(node: exp.Expr) -> None:

@@ -29,7 +29,7 @@ def shown_of(query: Query, inputs: Sequence[Input], definitions: Definitions) ->
     return KeyStretches(query, inputs, definitions) if query.stretches is not None else GroupTable(query, inputs, definitions)
 
 
-def kept_by(query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIndexes | None, rows: ShownColumns) -> Join:
+def kept_by(query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIndexes | None, part: bool, rows: ShownColumns) -> Join:
     """Return an empty join or stage, with all its address space reserved; arguments as in `join_of`. `rows`: the result of `shown_of`,
     where groups store their rows. OSError, MemoryError: there is no room."""
     if isinstance(rows, KeyStretches):
@@ -37,11 +37,11 @@ def kept_by(query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIn
     if plan.core is not None and plan.algorithm == "event-tree":
         assert isinstance(rows, GroupTable)
         return CountedStage(query, plan, inputs, rows)
-    core = core_by(query, plan, inputs, indexes)
+    core = core_by(query, plan, inputs, indexes, part)
     return GroupsStage(query, core, rows, isinstance(core, Selection)) if isinstance(rows, GroupTable) else core
 
 
-def core_by(query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIndexes | None) -> Join:
+def core_by(query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIndexes | None, part: bool) -> Join:
     """As `kept_by`, for groups only the join whose delta a stage takes."""
     if plan.shape == "gaps":
         assert plan.outer is not None
@@ -49,7 +49,7 @@ def core_by(query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIn
     if plan.shape == "latest":
         return LatestStage(query, plan, inputs[0])
     if plan.core is None:
-        return join_of(query, plan, inputs, indexes)
+        return join_of(query, plan, inputs, indexes, part)
     if plan.core.shape == "list":
         return Selection(inputs[0], query.never)
     return join_of(core_of(query), plan.core, inputs, None, part=True)

@@ -175,6 +175,15 @@ def test_what_goes_wrong_while_rows_are_told(nursery: Nursery, value: str, reaso
     assert isinstance(found, dict) and found["error"] == reason and words in found["message"], found
 
 
+def test_tables_of_constants(nursery: Nursery) -> None:
+    words = "SELECT g.n, t.a, m.note FROM generate_series(1, 5, 2) AS g(n) LEFT JOIN (VALUES (1, 'x'), (5, 'y')) AS t(n, a) USING (n)"
+    found = Talk(nursery, f"{words} JOIN mine m ON m.id = g.n ORDER BY 1").run()
+    assert isinstance(found, pa.Table), found
+    assert [tuple(row.values()) for row in found.to_pylist()] == [(1, "x", "n1"), (3, None, "n3"), (5, "y", "n5")]
+    refused = Talk(nursery, "SELECT * FROM generate_series(1, (SELECT count(*) FROM read_text('x')))").run()
+    assert isinstance(refused, dict) and refused["error"] == frames.SOURCE
+
+
 def test_with_goes_before_the_tables(nursery: Nursery) -> None:
     found = Talk(nursery, "WITH mine AS (SELECT count(*) AS n FROM mine) SELECT n FROM mine").run()
     assert isinstance(found, pa.Table) and found.to_pylist() == [{"n": 10_000}]

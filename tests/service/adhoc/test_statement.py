@@ -70,6 +70,11 @@ def test_the_schema_is_blank(sql: str, given: str) -> None:
     assert [at for at, one in enumerate(text) if one == "\n"] == [at for at, one in enumerate(sql) if one == "\n"]
 
 
+def test_tables_of_constants_name_nothing() -> None:
+    found = read("SELECT * FROM generate_series(1, 3) AS g(n) JOIN (VALUES (1)) AS t(n) USING (n) JOIN a ON a.x = g.n", KNOWN, 1 << 16)
+    assert [table.name for table in found.tables] == ["a"]
+
+
 def test_all_at_once() -> None:
     with pytest.raises(Problem) as caught:
         read("SELECT * FROM nix JOIN range(3) USING (x) WHERE id IN (SELECT id FROM public.nowhere)", KNOWN, 1 << 16)

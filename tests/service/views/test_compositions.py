@@ -53,13 +53,26 @@ WRONG += [
     "SELECT c.k FROM c FULL JOIN (SELECT id, k FROM a WHERE v > 0) x ON c.k = x.k JOIN b ON b.k = x.k",
     "SELECT a.id FROM a JOIN b ON a.k = b.k AND a.s * 1.5::decimal(12, 2) * 1.5::decimal(12, 2) <> b.w::decimal(12, 4)",
     "SELECT n FROM (SELECT DISTINCT count(*) AS n FROM a) x WHERE n > 100",
+    "SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM (SELECT k FROM generate_series(1, 3) k) y WHERE y.k = a.k)",
+    "SELECT a.id, t.w FROM a LEFT JOIN LATERAL (VALUES (a.k, 1)) AS t(k, w) ON t.k = a.k",
+    "SELECT coalesce(a.id, 99) AS id, t.w FROM (VALUES (1, 2), (1, 2), (NULL, 0)) AS t(k, w) FULL JOIN a USING (k)",
+    "SELECT x.k, x.n FROM (SELECT t.k, count(a.id) AS n FROM (VALUES (0), (7), (7)) AS t(k) LEFT JOIN a ON a.k = t.k GROUP BY t.k) x "
+    "WHERE x.n > 0",
+    "WITH RECURSIVE t(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELECT a.id, t.n FROM a CROSS JOIN t",
+    "WITH t(k) AS (VALUES (1), (2)) SELECT u.k, v.k AS l, a.id FROM t AS u JOIN t AS v ON v.k >= u.k JOIN a ON a.k = u.k",
+    "SELECT a.id FROM a WHERE a.k NOT IN (SELECT t.k FROM (VALUES (1), (NULL)) AS t(k))",
+    "SELECT a.id, (SELECT max(t.w) FROM (VALUES (1, 5), (1, 7)) AS t(k, w) WHERE t.k = a.k) AS w FROM a",
+    "SELECT k FROM a INTERSECT SELECT n FROM generate_series(1, 9) AS g(n)",
+    "SELECT t.k, a.id FROM a RIGHT JOIN (VALUES (1), (9)) AS t(k) ON t.k = a.k",
+    "SELECT g.n, a.id, b.id AS bid FROM generate_series(0, 9, 3) g(n) LEFT JOIN a ON a.s <= g.n AND g.n <= a.e LEFT JOIN b ON b.k = a.k",
+    "SELECT generate_series(1, 3) AS n, 1 AS one UNION ALL SELECT k, v FROM a",
+    "SELECT a.id, t.t FROM a JOIN (VALUES (0, 'x'::text), (1, NULL)) AS t(k, t) ON t.k = a.k AND t.t IS NULL",
     "SELECT n FROM (SELECT DISTINCT k, count(*) AS n FROM a GROUP BY k) x WHERE k > 100",
 ]
 RAISE = [
     "SELECT a.id FROM a JOIN b ON a.k = b.k AND (a.v = 1 OR b.w = 2) RIGHT JOIN c ON c.k = b.k",
     "SELECT * FROM ((SELECT nosuch FROM a)) x",
     "SELECT count(x.*) AS n FROM (SELECT * FROM a) x",
-    "SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM (SELECT k FROM generate_series(1, 3) k) y WHERE y.k = a.k)",
 ]
 
 

@@ -19,6 +19,7 @@ from service.query.latest import is_latest, join_neighbours, neighbours_of
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, clauses_of, is_star, merged, own_columns, read_star
 from service.query.sql.composition.beneath import choose_apart, join_apart
+from service.query.sql.composition.constant_tables import ConstantTable, write_constant_tables
 from service.query.sql.composition.merging import (
     DerivedTable,
     NotWritten,
@@ -58,6 +59,10 @@ class Store(Protocol):
         then on. intervals: of its columns. Raises as `read_query`."""
         ...
 
+    def add(self, table: ConstantTable) -> str:
+        """Return the name of the relation that has these rows, from then on."""
+        ...
+
 
 class Catalogue(NamedTuple):
     """What a definition is read with. nameable: the relations that its text itself may name; views may read others."""
@@ -88,6 +93,7 @@ def is_composed(tree: exp.Expr, known: Catalogue) -> bool:
 def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:
     """Return the query of a view, with what * and names mean in it, for queries that read the view. Raises as `composed`."""
     write_in(tree)
+    write_constant_tables(tree, source, known.store.add)
     without_parentheses(tree, source)
     source.finish()
     with source.noting():

@@ -27,7 +27,7 @@ def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]]:
     node.set("joins", None)
     if not _is_join(node):
         if not isinstance(node, exp.Subquery | exp.Tuple) and not is_relation(node):
-            raise unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
+            raise unsupported("a function in FROM", "FROM has relations, views, subqueries, VALUES, and generate_series")
         return node, joins
     if node.args.get("alias"):
         raise unsupported("an alias of a join in parentheses", "give each relation its own")
