@@ -32,7 +32,6 @@ from service.engine.writer import Writer
 from service.errors import Problem, dropped
 from service.tables.relations import Relation
 from service.tables.resolution import Slots
-from service.tables.store import PIECE_ROWS
 from service.views.nulls import compared_columns
 
 
@@ -63,7 +62,7 @@ class Alterations:
             if definition.to_json() == relation.definition.to_json():
                 return altered
             check = _Check(relation, definition)
-            check.require(_all_slots(held))
+            check.require(relation.table.scanned(held.version))
             if dry_run:
                 self._require_free(relation, definition)
                 return altered
@@ -188,10 +187,3 @@ class _Check:
                 if validated.error_count:
                     reason = validated.errors[0].reason
                     raise Problem("definition-differs", f"rows of {self._relation.name} do not fit: {reason}; nothing was changed")
-
-
-def _all_slots(held: HeldRelation) -> Iterator[Slots]:
-    start = 0
-    while start >= 0:
-        slots, start = held.relation.table.scan(held.version, start, PIECE_ROWS)
-        yield slots

@@ -24,7 +24,6 @@ from service.tables.inputs import Input
 from service.tables.projection import one_zero
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.store import PIECE_ROWS
 from service.views.deltas import Combination
 from service.views.joins.protocol import Bounds, Enumeration, Join
 from service.views.live_view import LiveView
@@ -201,12 +200,8 @@ def slot_of(relation: Relation, version: int, key: pa.RecordBatch, may_search: b
 
 def _search(relation: Relation, version: int, keys: pa.RecordBatch) -> Slots:
     """Return the slot of the row with this key at an older version, [] if there was none. Cost: O(rows of the relation)."""
-    table, start = relation.table, 0
-    while start >= 0:
-        slots, start = table.scan(version, start, PIECE_ROWS)
-        if len(found := _having(relation, keys, slots)):
-            return found
-    return NO_SLOTS
+    every = (_having(relation, keys, slots) for slots in relation.table.scanned(version))
+    return next((found for found in every if len(found)), NO_SLOTS)
 
 
 def _input(view: LiveView, alias: str, parameter: str) -> Input:

@@ -279,6 +279,13 @@ class Table:
         """int32[<= limit] slots that `version` sees from `start_slot` on, ascending; and where to continue, or -1."""
         return self._rows.scan(version, start_slot, limit)
 
+    def scanned(self, version: int, limit: int = PIECE_ROWS) -> Iterator[Array]:
+        """Yield all slots that `version` sees, ascending, in pieces as of `scan`; at least one, which may be empty."""
+        start = 0
+        while start >= 0:
+            slots, start = self.scan(version, start, limit)
+            yield slots
+
     def passed(self, start: int, end: int) -> int:
         return self._rows.passed(start, end)
 

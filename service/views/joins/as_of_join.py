@@ -30,7 +30,7 @@ from service.query.conditions import ColumnRef
 from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, order_of, parted
 from service.tables.domains import Domain
-from service.tables.inputs import Codes, Input, ends_of, joined, text_pieces
+from service.tables.inputs import Codes, Input, ends_of, joined, scanned, text_pieces
 from service.tables.masks import pair_mask
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
@@ -56,7 +56,6 @@ from structures.ranked.search import find_ends
 from structures.ranked.tries import NOBODY
 from structures.ranked.validity import Validity, ValidityChanges
 
-_CHUNK = 1 << 16  # rows of a relation per step of building
 _LONELY = KEY_MAX - 1  # the key of points that nothing matches
 _NOBODY = SLOTS - 1  # the slot for the time before the first row of a key
 _POINT, _OTHER = 0, 1  # sets
@@ -231,18 +230,12 @@ class AsOfJoin(Defaults):
         """Cost: O(n log n) for sorting."""
         if self._never:
             return
-        total, done = self._point.relation.table.rows + self._other.relation.table.rows or 1, 0
         points, rows = [NO_ENTRIES], list[Rows]()
-        for input in (self._other, self._point):
-            start = 0
-            while start >= 0:
-                slots, start = input.relation.table.scan(version, start, _CHUNK)
-                if input is self._other:
-                    rows.append(self._rows(NO_SLOTS if input.is_hidden else slots, self._acquire)[0])
-                else:
-                    points.append(self._points(slots, self._acquire)[0])
-                done += len(slots)
-                progress(0.8 * done / total)
+        for of_point, slots in scanned([self._other.relation, self._point.relation], version, progress):
+            if of_point:
+                points.append(self._points(slots, self._acquire)[0])
+            else:
+                rows.append(self._rows(NO_SLOTS if self._other.is_hidden else slots, self._acquire)[0])
         self._validity.load(Rows(*(np.concatenate(column) for column in zip(*rows, strict=True))))
         entries = joined([*points, self._others()])
         if len(entries.slot):

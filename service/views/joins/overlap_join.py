@@ -16,7 +16,7 @@ from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, DividedRun, Runs, parted
 from service.tables.domains import Domain
 from service.tables.estimates import shares_of
-from service.tables.inputs import BoxSource, Input, Source, joined
+from service.tables.inputs import BoxSource, Input, Source, joined, scanned
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
@@ -31,7 +31,7 @@ from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
 
 _TICKS = INSERT + 1  # of a version: one for each kind of change
-_CHUNK = 1 << 16  # rows per step of building; rows of a delta at once
+_CHUNK = 1 << 16  # rows of a delta at once
 _SOME, _FEW = 2048, 512  # rows of a sample: beside the writer, in its turn
 _FEWEST_ARRANGED, _ARRANGED_AGAIN, _WORTH = 1 << 14, 4, 2.0  # boxes; growth factor; how many times more pairs meet than need be
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
@@ -107,16 +107,8 @@ class OverlapJoin(Defaults):
         self._loaded = version
         if self._boxes:
             self._arrange(version)
-        total = sum(source.input.relation.table.rows for source in self._feeding) or 1
-        parts, done = [], 0
-        for source in self._feeding:
-            start = 0
-            while start >= 0:
-                slots, start = source.input.relation.table.scan(version, start, _CHUNK)
-                parts.append(source.entries(slots, self._acquire).entries)
-                done += len(slots)
-                progress(0.8 * done / total)
-        entries = joined(parts)
+        rows = scanned([source.input.relation for source in self._feeding], version, progress)
+        entries = joined([self._feeding[at].entries(slots, self._acquire).entries for at, slots in rows])
         if len(entries.slot):
             self.root = self.tree.bulk_load(version, entries)
         self._arranged = max(self._arranged, len(entries.slot))

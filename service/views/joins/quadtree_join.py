@@ -92,11 +92,7 @@ class QuadtreeJoin(Defaults):
         """Cost: O(n log l), l the number of codes."""
         self._begin(version)
         for index, base in enumerate([] if self.never else self._bases):
-            parts, start = [], 0
-            while start >= 0:
-                slots, start = base.input.relation.table.scan(version, start, CHUNK)
-                parts.append(base.entries(slots, version, True)[0])
-            entries = np.concatenate(parts)
+            entries = np.concatenate([base.entries(slots, version, True)[0] for slots in base.input.relation.table.scanned(version)])
             for tree, columns in self._trees[index]:
                 self.trees.bulk_load(self._tick, tree, entries[:, columns], base.most_code)
             progress((index + 1) / len(self._bases))
