@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
 from service.views.joins.slots_cursor import Wrapper
 from service.views.live_view import LiveView
+from service.views.read_counts import Counts
 
 
 class Reading(Protocol):
@@ -82,8 +83,7 @@ class ViewReading:
         self.schema = view.shown.schema
         self._cursor, self._delays = cursor, delays
         self._empty = empty if empty or whole else None
-        self._steps = self._dead_ends = 0  # of the cursor, already counted
-        self._counters: Mapping[str, int] = {}
+        self._counted = Counts()  # of the cursor
 
     def show(self, columns: Sequence[str]) -> None:
         """Return only these columns, in this order."""
@@ -97,20 +97,13 @@ class ViewReading:
     def fill(self, limit: int) -> Combination:
         started = time.perf_counter()
         found = self._cursor.fill(limit)
-        gap = self._cursor.largest_gap
-        self._count(len(found[0]), gap)
+        counts, before = self._cursor.counts, self._counted
+        self.view.read_counts.add(len(found[0]), before, counts)
+        self._counted = counts
         if len(found[0]):
             self._delays.seconds.observe((time.perf_counter() - started) / len(found[0]))
-            self._delays.steps.observe(gap)
+            self._delays.steps.observe(counts.largest_gap)
         return found
-
-    def _count(self, rows: int, gap: int) -> None:
-        steps, dead_ends = self._cursor.steps, self._cursor.dead_ends
-        new = None if dead_ends is None else dead_ends - self._dead_ends
-        counters = self._cursor.counters
-        more = {name: count - self._counters.get(name, 0) for name, count in counters.items()}
-        self.view.read_counts.add(rows, steps - self._steps, gap, new, more)
-        self._steps, self._dead_ends, self._counters = steps, dead_ends or 0, counters
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self._shown.rows(slots)

@@ -23,6 +23,7 @@ from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import PIECE_ROWS, Table
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
+from service.views.read_counts import Counts
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 
 Window = Mapping[str, tuple[str | None, str | None]]
@@ -100,8 +101,6 @@ class ChosenRows:
     the wanted slots; `partners`: returns the view's rows that contain them; `within`: the slots from one to another (excluded), None:
     all."""
 
-    dead_ends: int | None = None
-
     def __init__(
         self, table: Table, version: int, aliases: int, choose: Callable[[Slots], Slots], partners: Callable[[Slots], Enumeration],
         within: tuple[int, int] | None = None,
@@ -111,20 +110,15 @@ class ChosenRows:
         self._start, self._end = within or (0, table.used)  # slots used later are of later versions
         self._found = NO_SLOTS
         self._cursor: Enumeration | None = None
-        self._steps = self._since = 0  # total without the cursor's; since the last row
-        self.largest_gap = 0
+        self._steps = self._since = self._gap = 0  # total without the cursor's; since the last row; the most between two rows
 
     @property
     def done(self) -> bool:
         return self._cursor is None and not len(self._found) and self._start < 0
 
     @property
-    def steps(self) -> int:
-        return self._steps + (0 if self._cursor is None else self._cursor.steps)
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        return {}
+    def counts(self) -> Counts:
+        return Counts(self._steps + (0 if self._cursor is None else self._cursor.counts.steps), self._gap)
 
     def fill(self, limit: int) -> Combination:
         parts, count, until = list[Combination](), 0, time.perf_counter() + _CALL
@@ -134,9 +128,9 @@ class ChosenRows:
                 if len(some[0]):
                     parts.append(tuple([np.array(slots) for slots in some]))
                     count += len(some[0])
-                    self.largest_gap, self._since = max(self.largest_gap, self._since, self._cursor.largest_gap), 0
+                    self._gap, self._since = max(self._gap, self._since, self._cursor.counts.largest_gap), 0
                 if self._cursor.done:
-                    self._steps += self._cursor.steps
+                    self._steps += self._cursor.counts.steps
                     self._cursor = None
             elif len(self._found):
                 self._cursor, self._found = self._partners(self._found[:_LOOKED_UP]), self._found[_LOOKED_UP:]

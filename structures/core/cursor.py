@@ -96,6 +96,11 @@ class Cursor(Resumable):
         """The number of items visited in vain so far, as the class defines them; None: they are not counted."""
         return None if self._DEAD is None else int(self._Z[self._DEAD])
 
+    @property
+    def counters(self) -> dict[str, int]:
+        """Further counts of the algorithm so far, by name."""
+        return {}
+
 
 class PartedCursor(Cursor):
     """A reading in parts, one after another."""

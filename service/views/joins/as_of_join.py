@@ -38,9 +38,11 @@ from service.views.deltas import Combination, Sink
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import CursorChain
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
-from service.views.joins.slots_cursor import SlotsCursor, SlotSource
+from service.views.joins.slots_cursor import SlotsCursor
+from service.views.read_counts import Counts
 from service.views.words import BYTES, SortedColumn, words_of
 from structures.core.arena import KEY_MAX
+from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 from structures.core.entries import NO_ENTRIES, Entries, room_for, tree_order
 from structures.core.entry_tree import EntryRoot
@@ -80,14 +82,13 @@ Keep = Callable[[Combination], npt.NDArray[np.bool_]]
 class AsOfCursor(SlotsCursor):
     """Reads the tree as rows of the view, whose alias `point` is set 0; `keep`: which rows to return, all that each one keeps."""
 
-    def __init__(self, cursor: SlotSource, point: int, *keep: Keep | None) -> None:
+    def __init__(self, cursor: Cursor, point: int, *keep: Keep | None) -> None:
         super().__init__(cursor)
         self._point, self._keep, self._dropped = point, [one for one in keep if one is not None], 0
 
     @property
-    def dead_ends(self) -> int | None:
-        own = super().dead_ends
-        return self._dropped + (own or 0) if self._keep else own
+    def counts(self) -> Counts:
+        return super().counts.dropping(self._dropped) if self._keep else super().counts
 
     def fill(self, limit: int) -> Combination:
         rows = shown(super().fill(limit), self._point)

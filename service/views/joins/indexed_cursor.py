@@ -19,6 +19,7 @@ from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers, Table
 from service.views.deltas import Combination
 from service.views.joins.protocol import Bounds
+from service.views.read_counts import Counts
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import DELETE, INSERT, Entries
 from structures.interval.tree import Cursor, EntryRoot, IntervalTree
@@ -175,20 +176,22 @@ class _Level(NamedTuple):
 class IndexedCursor:
     """Rows of one version that start with those of `start` for alias `position`. Plain data beside the indexes."""
 
-    counters: Mapping[str, int] = {}
-
     def __init__(self, join: IndexedPlan, root: IndexedRoot, position: int, start: Start, window: Bounds | None) -> None:
         self._join, self._root, self._start = join, root, start
         self._order, self._path = join.binding.orders[position], join.binding.steps[position]
         self._levels: list[_Level] = []
         self._window = window
-        self.steps = self.dead_ends = self.largest_gap = self._since = 0  # steps: bindings visited, and lookups
+        self.steps = self._dead_ends = self._gap = self._since = 0  # steps: bindings visited, and lookups
         if join.never:
             self._start = GivenRows(NO_SLOTS)
 
     @property
     def done(self) -> bool:
         return not self._levels and self._start.done
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.steps, self._gap, self._dead_ends)
 
     def clone(self) -> IndexedCursor:
         other = copy.copy(self)
@@ -205,7 +208,7 @@ class IndexedCursor:
             if len(bound[0]) == 0:
                 continue
             if len(bound) == len(self._order):
-                self.largest_gap = max(self.largest_gap, self.steps - self._since)
+                self._gap = max(self._gap, self.steps - self._since)
                 self._since = self.steps
                 return tuple(bound[self._order.index(position)] for position in range(len(bound)))
             self._levels.append(_Level(bound, self._search(bound), np.zeros(len(bound[0]), np.bool_)))
@@ -228,13 +231,13 @@ class IndexedCursor:
             continued[given] = True
         if cursor.done:
             self._levels.pop()
-            self.dead_ends += len(continued) - int(np.count_nonzero(continued))
+            self._dead_ends += len(continued) - int(np.count_nonzero(continued))
         return (*(part[given] for part in bound), found)
 
     def _without(self, slots: Slots, kept: Mask) -> Slots:
         """Drop the bindings that are not kept, and count them as dead ends."""
         some: Slots = slots[kept]
-        self.dead_ends += len(slots) - len(some)
+        self._dead_ends += len(slots) - len(some)
         return some
 
     def _search(self, bound: Combination) -> Cursor:

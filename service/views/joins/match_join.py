@@ -33,6 +33,7 @@ from service.views.joins.paired import Counting, PairedJoin
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_inputs import TwoInputs
+from service.views.read_counts import Counts
 from structures.event_tree.matching import LONELY, Matching
 from structures.event_tree.runs import STEPS_UNMATCHED
 from structures.interval.cursors import GivenCursor
@@ -124,8 +125,8 @@ class _AgreeingCursor(SlotsCursor):
         self._dropped = 0
 
     @property
-    def dead_ends(self) -> int | None:
-        return self._dropped
+    def counts(self) -> Counts:
+        return super().counts.dropping(self._dropped)
 
     def fill(self, limit: int) -> Combination:
         (slots,) = super().fill(limit)

@@ -21,10 +21,12 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.protocol import Bounds, Defaults, Store
-from service.views.joins.slots_cursor import SlotsCursor, SlotSource
+from service.views.joins.slots_cursor import SlotsCursor
+from service.views.read_counts import Counts
 from service.views.shapes import Shape
 from structures.box.tree import BoxTree
 from structures.clique.tree import CliqueTree
+from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
 from structures.ij_heap.heap import IJHeap, Topology
@@ -41,18 +43,16 @@ class ShapedCursor(SlotsCursor):
     """A cursor whose slots a shape converts to rows. `of`, where two or more aliases share a set: return only the rows with one of these
     slots as alias `position`; a structure of pairs returns each beside its partner."""
 
-    def __init__(self, cursor: SlotSource, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
+    def __init__(self, cursor: Cursor, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
         super().__init__(cursor)
         self._shape, self._of = shape, of
         self._dropped = 0  # candidates that were no rows
 
     @property
-    def dead_ends(self) -> int | None:
-        """Those of the structure's cursor, and dropped candidates; None: it counts none, and none are dropped."""
-        own = super().dead_ends
-        if own is not None:
-            return own + self._dropped
-        return self._dropped if self._shape.drops else None
+    def counts(self) -> Counts:
+        """Dropped candidates are dead ends, too, where any may be dropped, or the structure's cursor counts some."""
+        own = super().counts
+        return own.dropping(self._dropped) if self._shape.drops or own.dead_ends is not None else own
 
     def fill(self, limit: int) -> Combination:
         slots = self._cursor.fill(max(1, limit // self._shape.factor))

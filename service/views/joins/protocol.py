@@ -13,6 +13,7 @@ from service.tables.relations import Relation
 from service.tables.resolution import Resolution, Slots
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
+from service.views.read_counts import Counts
 
 Bounds = dict[Span, tuple[int, int]]
 """Closed, encoded windows of joined intervals."""
@@ -45,24 +46,7 @@ class Enumeration(Protocol):
     def done(self) -> bool: ...
 
     @property
-    def steps(self) -> int:
-        """Nodes, entries and candidates visited so far."""
-        ...
-
-    @property
-    def largest_gap(self) -> int:
-        """The most steps between two rows so far."""
-        ...
-
-    @property
-    def dead_ends(self) -> int | None:
-        """Nodes entered, rows bound and candidates visited without a result so far; None: not counted."""
-        ...
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        """Further counts of the algorithm so far, by name."""
-        ...
+    def counts(self) -> Counts: ...
 
     def fill(self, limit: int) -> Combination:
         """Return at most about `limit` rows; a call takes milliseconds and may find none yet."""

@@ -23,10 +23,11 @@ from service.tables.store import Numbers
 from service.views.deltas import Sink
 from service.views.joins.product_join import GivenRowsCursor
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
-from service.views.joins.slots_cursor import SlotsCursor, SlotSource
+from service.views.joins.slots_cursor import SlotsCursor
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect
+from structures.core.cursor import Cursor
 from structures.index.following import Atom, Member
 from structures.index.indexes import Entries, Run
 from structures.index.planting import IndexLoader
@@ -54,11 +55,11 @@ class Reader(Protocol):
 
     def follow(self, run: Run, sink: Callable[[Any, Any], int] | None) -> None: ...
 
-    def rows(self, root: Any) -> SlotSource: ...
+    def rows(self, root: Any) -> Cursor: ...
 
-    def partners(self, root: Any, position: int, entries: Entries) -> SlotSource: ...
+    def partners(self, root: Any, position: int, entries: Entries) -> Cursor: ...
 
-    def of_key(self, root: Any, position: int, coordinates: Sequence[int]) -> SlotSource: ...
+    def of_key(self, root: Any, position: int, coordinates: Sequence[int]) -> Cursor: ...
 
     def is_empty(self, root: Any) -> bool | None: ...
 

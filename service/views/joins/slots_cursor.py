@@ -3,60 +3,31 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from service.views.deltas import Combination
+from service.views.joins.protocol import Enumeration
+from service.views.read_counts import Counts
+from structures.core.cursor import Cursor
 
 _CHUNK = 1 << 17  # rows at once: a structure's cursor reserves memory for as many as it is asked for
-
-
-class SlotSource(Protocol):
-    """A structure's cursor: slots, an array per alias."""
-
-    @property
-    def done(self) -> bool: ...
-
-    @property
-    def steps(self) -> int: ...
-
-    @property
-    def largest_gap(self) -> int: ...
-
-    @property
-    def dead_ends(self) -> int | None: ...
-
-    def fill(self, limit: int) -> Any: ...
-
-    def clone(self) -> SlotSource: ...
 
 
 class Wrapper:
     """A cursor over another one, or over a structure's cursor, with the same counts. Subclasses define `fill`."""
 
-    def __init__(self, cursor: SlotSource) -> None:
-        self._cursor = cursor
+    def __init__(self, cursor: Enumeration | Cursor) -> None:
+        self._cursor: Any = cursor
 
     @property
     def done(self) -> bool:
-        return self._cursor.done
+        done: bool = self._cursor.done
+        return done
 
     @property
-    def steps(self) -> int:
-        return self._cursor.steps
-
-    @property
-    def largest_gap(self) -> int:
-        return self._cursor.largest_gap
-
-    @property
-    def dead_ends(self) -> int | None:
-        """None: the structure's cursor counts none."""
-        return self._cursor.dead_ends
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        return getattr(self._cursor, "counters", {})
+    def counts(self) -> Counts:
+        counts: Counts = self._cursor.counts
+        return counts
 
     def clone(self) -> Self:
         other = copy.copy(self)
@@ -66,6 +37,10 @@ class Wrapper:
 
 class SlotsCursor(Wrapper):
     """See the module docstring."""
+
+    @property
+    def counts(self) -> Counts:
+        return Counts.of(self._cursor)
 
     def fill(self, limit: int) -> Combination:
         return tuple(self._cursor.fill(min(limit, _CHUNK)))

@@ -31,9 +31,10 @@ from service.views.deltas import Combination, Sink, stretches_of
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import ScanChain
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
-from service.views.joins.slots_cursor import SlotsCursor, SlotSource
+from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_inputs import TwoInputs
 from service.views.shown import STRETCH
+from structures.core.cursor import Cursor
 from structures.cover.tree import Cover, CoverRoot
 
 
@@ -171,7 +172,7 @@ class GapsStage(Defaults):
 class StretchesCursor(SlotsCursor):
     """Reads a structure's stretches as rows of the view. `keep`: which of them; None: all."""
 
-    def __init__(self, cursor: SlotSource, keep: Callable[[Combination], npt.NDArray[np.bool_]] | None = None) -> None:
+    def __init__(self, cursor: Cursor, keep: Callable[[Combination], npt.NDArray[np.bool_]] | None = None) -> None:
         super().__init__(cursor)
         self._keep = keep
 

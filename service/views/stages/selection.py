@@ -16,6 +16,7 @@ from service.views.collecting import ReportedRows
 from service.views.deltas import Combination, Sink
 from service.views.joins.product_join import GivenRowsCursor
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.read_counts import Counts
 from structures.rows.reading import Run
 
 
@@ -23,13 +24,10 @@ class Scan:
     """Reads the rows of a table at a held version. `choose`: returns those wanted; None: all. A step is a slot or a stretch of free
     slots."""
 
-    dead_ends: int | None = None
-    counters: Mapping[str, int] = {}
-
     def __init__(self, table: Table, version: int, choose: Callable[[Slots], Slots] | None = None) -> None:
         self._table, self._version, self._choose = table, version, choose
         self._at, self._last, self._since = 0, -1, 0  # slots visited since the last row
-        self.steps = self.largest_gap = 0
+        self.counts = Counts()
 
     @property
     def done(self) -> bool:
@@ -40,14 +38,15 @@ class Scan:
         slots, self._at = self._table.scan(self._version, start, limit)
         end = self._at if self._at >= 0 else self._table.used
         passed = self._table.passed(start, end)
-        self.steps += passed
+        gap = self.counts.largest_gap
         self._since += passed
         if self._choose is not None:
             slots = self._choose(slots)
         if len(slots):
-            self.largest_gap = max(self.largest_gap, min(self._since, int(np.diff(slots, prepend=self._last).max())))
+            gap = max(gap, min(self._since, int(np.diff(slots, prepend=self._last).max())))
             self._last = int(slots[-1])
             self._since = min(passed, end - self._last)
+        self.counts = Counts(self.counts.steps + passed, gap)
         return (slots,)
 
     def clone(self) -> Scan:
