@@ -37,7 +37,7 @@ from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import CursorChain
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.read_counts import Counts
 from service.views.words import BYTES, SortedColumn, words_of
@@ -105,7 +105,7 @@ def shown(rows: Sequence[Slots], point: int) -> Combination:
     return (rows[_POINT], others) if point == 0 else (others, rows[_POINT])
 
 
-class AsOfJoin(Defaults):
+class AsOfJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input]) -> None:
@@ -429,10 +429,6 @@ class AsOfJoin(Defaults):
     @property
     def bytes(self) -> int:
         return int(self.tree.live_bytes) + self._validity.index_bytes + (self.domain.bytes if self.domain is not None else 0)
-
-    @property
-    def retired_bytes(self) -> int:
-        return int(self.tree.retired_bytes)
 
     @property
     def stores(self) -> Sequence[Store]:

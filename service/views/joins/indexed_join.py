@@ -23,15 +23,17 @@ from service.tables.resolution import Resolution, Slots
 from service.tables.store import Numbers
 from service.views.deltas import Sink, emit
 from service.views.joins.indexed_cursor import IndexedCursor, IndexedPlan, IndexedRoot, KeptIndex, Scan, SearchResult
-from service.views.joins.protocol import Bounds, Defaults, Store
+from service.views.joins.protocol import Bounds, Join, Store
 from structures.join_tree.cursors import GivenRows, Start
 
 _CHUNK = 1 << 16  # rows per step of a delta
 
 
-class IndexedJoin(Defaults):
+class IndexedJoin(Join):
     """See the module docstring; `protocol` describes the methods. `indexes`: the i-th belongs to the steps of `binding` whose index is i;
     the last one to the alias that is bound first, if it is `listed`."""
+
+    update_steps = 0  # bindings visited and lookups, over all changes
 
     def __init__(self, inputs: Sequence[Input], binding: Binding, never: bool, listed: bool) -> None:
         """`listed`: an index holds the rows of the alias that is bound first, too; otherwise they are read from their table."""
@@ -39,7 +41,6 @@ class IndexedJoin(Defaults):
         kept = [*binding.indexes, Index(binding.first, (), None)] if listed else binding.indexes
         self.indexes = [KeptIndex(inputs[index.position], index) for index in kept]
         self._indexed = IndexedPlan(self.inputs, binding, self.indexes, never)
-        self.update_steps = 0  # bindings visited and lookups, over all changes
         self._version = 0
         self._listed = listed
         self._of_position = [[one for one in self.indexes if one.source.input.position == input.position] for input in inputs]
@@ -125,10 +126,6 @@ class IndexedJoin(Defaults):
     @property
     def bytes(self) -> int:
         return sum(index.bytes for index in self.indexes)
-
-    @property
-    def retired_bytes(self) -> int:
-        return sum(index.tree.retired_bytes for index in self.indexes)
 
     @property
     def stores(self) -> Sequence[Store]:

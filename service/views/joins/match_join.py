@@ -30,7 +30,7 @@ from service.views.joins.outer_cursor import CursorChain, Looked, ScanChain, Sho
 from service.views.joins.outer_join import widened
 from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.paired import Counting, PairedJoin
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_inputs import TwoInputs
 from service.views.read_counts import Counts
@@ -135,7 +135,7 @@ class _AgreeingCursor(SlotsCursor):
         return (found,)
 
 
-class MatchJoin(Defaults):
+class MatchJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(
@@ -288,11 +288,6 @@ class MatchJoin(Defaults):
     def bytes(self) -> int:
         mine = sum(one.bytes for one in self.matched)
         return mine + (0 if self._core is None else self._core.bytes)
-
-    @property
-    def retired_bytes(self) -> int:
-        mine = sum(one.matching.retired_bytes for one in self.matched)
-        return mine + (0 if self._core is None else self._core.retired_bytes)
 
     @property
     def stores(self) -> Sequence[Store]:

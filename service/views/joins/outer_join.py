@@ -29,7 +29,7 @@ from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import CursorChain, ScanChain, ShownCursor
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 
 _CHUNK = 1 << 16  # rows of a join to count at once
 
@@ -61,7 +61,7 @@ class Member:
         return any(self.tests)
 
 
-class OuterJoin(Defaults):
+class OuterJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, outer: Outer, inputs: Sequence[Input], aliases: int, make: Make) -> None:

@@ -20,7 +20,7 @@ from service.tables.inputs import BoxSource, Input, Source, joined, scanned
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
-from service.views.joins.protocol import Bounds, Defaults, Store
+from service.views.joins.protocol import Bounds, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.read_counts import Counts
 from service.views.shapes import Shape
@@ -69,8 +69,10 @@ class ShapedCursor(SlotsCursor):
         return tuple(part[mine] for part in found)
 
 
-class OverlapJoin(Defaults):
+class OverlapJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
+
+    root: Any = None
 
     def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input]) -> None:
         self.inputs = list(inputs)
@@ -231,10 +233,6 @@ class OverlapJoin(Defaults):
     @property
     def bytes(self) -> int:
         return int(self.tree.live_bytes) + (int(self.domain.bytes) if self.domain is not None else 0)
-
-    @property
-    def retired_bytes(self) -> int:
-        return int(self.tree.retired_bytes)
 
     @property
     def stores(self) -> Sequence[Store]:

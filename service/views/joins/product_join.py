@@ -28,7 +28,7 @@ from service.tables.store import Numbers
 from service.views.collecting import Collector
 from service.views.deltas import Combination, Sink, emit
 from service.views.joins.outer_cursor import CursorChain
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 from service.views.joins.slots_cursor import Wrapper
 from service.views.read_counts import Counts
 
@@ -157,7 +157,7 @@ class ProductCursor(Wrapper):
         return tuple(found[column] for column in self._columns)
 
 
-class SeparateJoins(Defaults):
+class SeparateJoins(Join):
     """Joins that are kept separately; `protocol` describes the methods."""
 
     def __init__(self, factors: Sequence[Factor]) -> None:

@@ -20,7 +20,7 @@ from service.tables.inputs import Input
 from service.tables.resolution import Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Sink
-from service.views.joins.protocol import Defaults, Store
+from service.views.joins.protocol import Join, Store
 from service.views.joins.qdag_trees import Base, Entries, Keys
 from structures.core.ticks import Ticks
 from structures.qdag.qdag import And, Atom
@@ -37,7 +37,7 @@ class QdagRoot(NamedTuple):
     roots: tuple[QuadtreeRoot, ...]
 
 
-class QuadtreeJoin(Defaults):
+class QuadtreeJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, inputs: Sequence[Input], graph: Hypergraph, shapes: Shapes, never: bool) -> None:

@@ -22,7 +22,7 @@ from service.tables.shared_index import Order, SharedIndex
 from service.tables.store import Numbers
 from service.views.deltas import Sink
 from service.views.joins.product_join import GivenRowsCursor
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.elimination import Elimination
@@ -69,7 +69,7 @@ class Reader(Protocol):
 R = TypeVar("R", bound=Reader)
 
 
-class ReadingJoin(Defaults, ABC, Generic[R]):
+class ReadingJoin(Join, ABC, Generic[R]):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIndexes, own: bool, part: bool) -> None:
@@ -257,10 +257,6 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         if isinstance(self._reader, IndexLoader) and not self.indexes.has(self._owner):
             return 0
         return sum(map(self.indexes.bytes_of, self._taken)) + (self._reader.own_bytes if self._reader is not None else 0)
-
-    @property
-    def retired_bytes(self) -> int:
-        return self.indexes.retired_bytes if self._own else 0
 
     @property
     def stores(self) -> Sequence[Store]:

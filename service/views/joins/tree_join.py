@@ -29,7 +29,7 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers, Table
 from service.views.deltas import Sink
 from service.views.joins.indexed_cursor import Scan
-from service.views.joins.protocol import Bounds, Defaults, Store
+from service.views.joins.protocol import Bounds, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.join_tree import layout
@@ -64,7 +64,7 @@ class LiveSlots:
         return other
 
 
-class TreeJoin(Defaults):
+class TreeJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, inputs: Sequence[Input], tree: Sequence[Edge], never: bool) -> None:
@@ -277,10 +277,6 @@ class TreeJoin(Defaults):
         rows = [input.relation.table.rows for input in self.inputs]
         kept = self.tree.bytes(rows, [domain.keys for domain in self.domains])
         return kept + sum(domain.bytes for domain in self.domains)
-
-    @property
-    def retired_bytes(self) -> int:
-        return self.tree.retired_bytes
 
     @property
     def stores(self) -> Sequence[Store]:

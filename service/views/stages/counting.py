@@ -24,7 +24,8 @@ from service.tables.domains import Domain
 from service.tables.inputs import NEWEST, Codes, Input, Source, scanned
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Numbers
-from service.views.joins.protocol import Defaults, Store
+from service.views.deltas import Sink
+from service.views.joins.protocol import Join, Store
 from service.views.shown import Definitions
 from service.views.stages.aggregates import RAW
 from service.views.stages.columns import Columns, References
@@ -97,7 +98,7 @@ class _Role:
         return _Counted(entries, read.codes if self._grouped else np.full(len(which), -1, np.int32), weights, which)
 
 
-class Counter(Defaults):
+class Counter(Join):
     """The parts of a join that a stage uses, except its rows. Used by the writer, or the view's builder. `structure` does the counting.
 
     `build` and `apply` are for a counter that is prepared beside the stage's own one, until `take_over`; that one has the references to
@@ -172,7 +173,7 @@ class Counter(Defaults):
         for _ in self.loaded(version, progress):
             pass
 
-    def apply(self, version: int, runs: Runs, sink: None) -> None:
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Follow the changed relations."""
         for _ in self.follow(version, runs):
             pass
@@ -275,10 +276,6 @@ class Counter(Defaults):
     @property
     def bytes(self) -> int:
         return int(self.structure.bytes) + (self.keys.bytes if self.keys is not None else 0)
-
-    @property
-    def retired_bytes(self) -> int:
-        return 0
 
     def check(self) -> None:
         self.structure.check()
@@ -432,10 +429,6 @@ class VisitCounter(Counter):
 
     def entries(self, root: Any) -> int:
         return int(self.structure.entries)
-
-    @property
-    def retired_bytes(self) -> int:
-        return int(self.structure.retired_bytes)
 
     @property
     def stores(self) -> Sequence[Store]:

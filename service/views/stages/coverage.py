@@ -21,7 +21,7 @@ from service.tables.resolution import Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.collecting import StretchCollector
 from service.views.deltas import Sink
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 from service.views.stages.columns import References
 from service.views.stages.gaps import StretchesCursor
 from service.views.stages.groups import require_few
@@ -32,7 +32,7 @@ from structures.cover.tree import Cover, CoverRoot, Moves
 from structures.event_tree import runs as kinds
 
 
-class CoverageStage(Defaults):
+class CoverageStage(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, inputs: Sequence[Input], shown: KeyStretches, is_another: bool = False) -> None:
@@ -157,10 +157,6 @@ class CoverageStage(Defaults):
     @property
     def bytes(self) -> int:
         return self._cover.bytes + self._columns.bytes
-
-    @property
-    def retired_bytes(self) -> int:
-        return self._cover.retired_bytes
 
     @property
     def stores(self) -> Sequence[Store]:

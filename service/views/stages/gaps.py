@@ -30,7 +30,7 @@ from service.views.collecting import StretchCollector
 from service.views.deltas import Combination, Sink, stretches_of
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import ScanChain
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_inputs import TwoInputs
 from service.views.shown import STRETCH
@@ -45,7 +45,7 @@ class GapsRoot(NamedTuple):
     cover: CoverRoot
 
 
-class GapsStage(Defaults):
+class GapsStage(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, outer: Outer, inputs: Sequence[Input]) -> None:
@@ -149,10 +149,6 @@ class GapsStage(Defaults):
     @property
     def bytes(self) -> int:
         return self._cover.bytes + (self._both.domain.bytes if self._both.domain is not None else 0)
-
-    @property
-    def retired_bytes(self) -> int:
-        return self._cover.retired_bytes
 
     @property
     def stores(self) -> Sequence[Store]:

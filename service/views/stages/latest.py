@@ -24,7 +24,7 @@ from service.tables.inputs import Input, scanned
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Sink, emit_slots
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.stages.columns import Columns
 from service.views.words import Ints, SortedColumn, first_words, ranks_of, words_of
@@ -38,7 +38,7 @@ from structures.ranked.tops import Tops
 _NO_ROWS = np.empty((1, 0), np.int32)
 
 
-class LatestStage(Defaults):
+class LatestStage(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, input: Input) -> None:
@@ -160,10 +160,6 @@ class LatestStage(Defaults):
     @property
     def bytes(self) -> int:
         return self._tops.bytes + self._columns.bytes
-
-    @property
-    def retired_bytes(self) -> int:
-        return self._tops.retired_bytes
 
     @property
     def stores(self) -> Sequence[Store]:

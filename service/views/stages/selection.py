@@ -15,7 +15,7 @@ from service.tables.store import Numbers, Table
 from service.views.collecting import ReportedRows
 from service.views.deltas import Combination, Sink
 from service.views.joins.product_join import GivenRowsCursor
-from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.joins.protocol import Bounds, Enumeration, Join
 from service.views.read_counts import Counts
 from structures.rows.reading import Run
 
@@ -53,14 +53,13 @@ class Scan:
         return copy.copy(self)
 
 
-class Selection(Defaults):
+class Selection(Join):
     """`protocol` describes the methods. A root is a version, to be read while it is held or newest."""
 
-    update_steps = bytes = retired_bytes = 0
+    root = update_steps = bytes = 0
 
     def __init__(self, input: Input, never: bool) -> None:
         self.input, self._never = input, never
-        self.root = 0
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         self.root = version
