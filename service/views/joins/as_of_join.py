@@ -35,14 +35,13 @@ from service.tables.masks import pair_mask
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
-from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import CursorChain
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
-from service.views.joins.slots_cursor import SlotsCursor
+from service.views.joins.slots_cursor import SlotsCursor, agreeing
 from service.views.read_counts import Counts
 from service.views.words import BYTES, SortedColumn, words_of
 from structures.core.arena import KEY_MAX
-from structures.core.cursor import Cursor
+from structures.core.cursor import Cursor, GivenCursor
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 from structures.core.entries import NO_ENTRIES, Entries, room_for, tree_order
 from structures.core.entry_tree import EntryRoot
@@ -50,7 +49,6 @@ from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS
 from structures.index.indexes import Entries as Rows
 from structures.interval.changes import EMITTED
-from structures.interval.cursors import GivenCursor
 from structures.interval.tree import IntervalTree
 from structures.ordered.whole import read_all
 from structures.ranked.entries import RankedChanges
@@ -411,11 +409,10 @@ class AsOfJoin(Join):
             return AsOfCursor(self.tree.rows(root, code) if code >= 0 else GivenCursor(_NO_ROWS), self._point.position, keep, self._keep)
 
         def lonely() -> Enumeration:
-            scan = Scan(self._point, 0, key)
-            def agreeing(rows: Combination) -> npt.NDArray[np.bool_]:
-                return np.isin(rows[position], scan.agreeing(rows[position]))
+            def agree(rows: Combination) -> npt.NDArray[np.bool_]:
+                return np.isin(rows[position], agreeing(self._point, key, rows[position]))
 
-            return AsOfCursor(self.tree.rows(root, _LONELY), position, agreeing, self._keep)
+            return AsOfCursor(self.tree.rows(root, _LONELY), position, agree, self._keep)
 
         return CursorChain([of_code, lonely], 2) if self._optional and position == self._point.position else of_code()
 

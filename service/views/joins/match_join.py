@@ -25,18 +25,17 @@ from service.tables.masks import Mask
 from service.tables.resolution import Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink, emitted_rows
-from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import CursorChain, Looked, ScanChain, ShownCursor
 from service.views.joins.outer_join import widened
 from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.paired import Counting, PairedJoin
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
-from service.views.joins.slots_cursor import SlotsCursor
+from service.views.joins.slots_cursor import SlotsCursor, agreeing, scan_of
 from service.views.joins.two_inputs import TwoInputs
 from service.views.read_counts import Counts
+from structures.core.cursor import GivenCursor
 from structures.event_tree.matching import LONELY, Matching
 from structures.event_tree.runs import STEPS_UNMATCHED
-from structures.interval.cursors import GivenCursor
 
 _NO_ROWS = np.empty((1, 0), np.int32)
 
@@ -121,7 +120,7 @@ class _AgreeingCursor(SlotsCursor):
 
     def __init__(self, cursor: Any, input: Input, values: pa.RecordBatch) -> None:
         super().__init__(cursor)
-        self._scan = Scan(input, 0, values)
+        self._input, self._values = input, values
         self._dropped = 0
 
     @property
@@ -130,7 +129,7 @@ class _AgreeingCursor(SlotsCursor):
 
     def fill(self, limit: int) -> Combination:
         (slots,) = super().fill(limit)
-        found = self._scan.agreeing(slots)
+        found = agreeing(self._input, self._values, slots)
         self._dropped += len(slots) - len(found)
         return (found,)
 
@@ -258,7 +257,7 @@ class MatchJoin(Join):
         """Uses the structures if these are their join columns; otherwise scans the alias's relation."""
         columns = {name for one in self.matched for name in one.columns}
         if columns != {*key.schema.names}:
-            scan = Scan(self._inputs[position], root.version, key)
+            scan = scan_of(self._inputs[position], root.version, key)
             return ScanChain(scan, lambda slots: self.partners(root, position, slots, window), self._aliases)
 
         def of_code(one: MatchedInputs | PairedJoin, at: Any) -> Enumeration:

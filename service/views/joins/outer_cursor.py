@@ -12,9 +12,8 @@ from service.query.model import Span
 from service.tables.inputs import Input, ends_of
 from service.tables.resolution import NO_SLOTS, Slots
 from service.views.deltas import Combination
-from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Enumeration
-from service.views.joins.slots_cursor import Wrapper
+from service.views.joins.slots_cursor import Scan, Wrapper
 from service.views.read_counts import Counts
 
 _SCANNED = 1 << 12  # rows of a relation to scan in a call
@@ -102,7 +101,7 @@ class ScanChain(_CursorSequence):
             return self._current.fill(limit)
         if not self._scan.done:
             self._ended = self.counts.then(Counts(steps=1))
-            slots = self._scan.fill(_SCANNED)
+            (slots,) = self._scan.fill(_SCANNED)
             self._current = self._begin(slots) if len(slots) else None
         return (NO_SLOTS,) * self._aliases
 

@@ -27,9 +27,9 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import Numbers
 from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments
-from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import CursorChain, ScanChain, ShownCursor
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.slots_cursor import scan_of
 
 _CHUNK = 1 << 16  # rows of a join to count at once
 
@@ -280,7 +280,7 @@ class OuterJoin(Join):
         if of.is_keyed and set(of.equal) == set(key.schema.names) and not member.tests[at]:
             within, others = self._windows(member, window)
             return ShownCursor(member.join.of_key(root[1 + index], at, key, within), member.positions, self._aliases, others)
-        scan = Scan(self._inputs[position], root[0].version, key)
+        scan = scan_of(self._inputs[position], root[0].version, key)
         return ScanChain(scan, partial(self._partners_of, root, index, position, window), self._aliases)
 
     def is_empty(self, root: tuple[Any, ...]) -> bool | None:

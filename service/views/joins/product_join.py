@@ -29,7 +29,7 @@ from service.views.collecting import Collector
 from service.views.deltas import Combination, Sink, emit
 from service.views.joins.outer_cursor import CursorChain
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
-from service.views.joins.slots_cursor import Wrapper
+from service.views.joins.slots_cursor import GivenRowsCursor, Wrapper
 from service.views.read_counts import Counts
 
 _FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows to read ahead: at first; at most, of the left part and of the right one
@@ -54,26 +54,6 @@ class Factor(NamedTuple):
         spans = {span for input in self.inputs for span in input.spans.values()}
         mine = {span: bounds for span, bounds in (window or {}).items() if span in spans}
         return mine or None
-
-
-class GivenRowsCursor:
-    """Given rows."""
-
-    counts = Counts()
-
-    def __init__(self, rows: Combination) -> None:
-        self._rows = rows
-
-    @property
-    def done(self) -> bool:
-        return len(self._rows[0]) == 0
-
-    def fill(self, limit: int) -> Combination:
-        found, self._rows = tuple(part[:limit] for part in self._rows), tuple(part[limit:] for part in self._rows)
-        return found
-
-    def clone(self) -> GivenRowsCursor:
-        return copy.copy(self)
 
 
 class _Pair:

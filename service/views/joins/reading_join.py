@@ -21,9 +21,8 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.shared_index import Order, SharedIndex
 from service.tables.store import Numbers
 from service.views.deltas import Sink
-from service.views.joins.product_join import GivenRowsCursor
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
-from service.views.joins.slots_cursor import SlotsCursor
+from service.views.joins.slots_cursor import GivenRowsCursor, SlotsCursor
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect

@@ -1,10 +1,19 @@
-"""A structure's cursor as a cursor of the view: its slots are the rows."""
+"""Simple cursors: over a structure's cursor, whose slots are the rows; of given rows; of the rows of a table."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.tables.inputs import Input, read
+from service.tables.masks import compare
+from service.tables.resolution import Slots
+from service.tables.store import Table
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
 from service.views.read_counts import Counts
@@ -36,7 +45,7 @@ class Wrapper:
 
 
 class SlotsCursor(Wrapper):
-    """See the module docstring."""
+    """A structure's cursor as a cursor of the view: its slots are the rows."""
 
     @property
     def counts(self) -> Counts:
@@ -44,3 +53,76 @@ class SlotsCursor(Wrapper):
 
     def fill(self, limit: int) -> Combination:
         return tuple(self._cursor.fill(min(limit, _CHUNK)))
+
+
+class GivenRowsCursor:
+    """Given rows."""
+
+    counts = Counts()
+
+    def __init__(self, rows: Combination) -> None:
+        self._rows = rows
+
+    @property
+    def done(self) -> bool:
+        return len(self._rows[0]) == 0
+
+    def fill(self, limit: int) -> Combination:
+        found, self._rows = tuple(part[:limit] for part in self._rows), tuple(part[limit:] for part in self._rows)
+        return found
+
+    def clone(self) -> GivenRowsCursor:
+        return copy.copy(self)
+
+
+class Scan:
+    """Reads the rows of a table at a held version. `choose`: returns those wanted; None: all. A step is a slot or a stretch of free
+    slots."""
+
+    def __init__(self, table: Table, version: int, choose: Callable[[Slots], Slots] | None = None) -> None:
+        self._table, self._version, self._choose = table, version, choose
+        self._at, self._last, self._since = 0, -1, 0  # slots visited since the last row
+        self.counts = Counts()
+
+    @property
+    def done(self) -> bool:
+        return self._at < 0
+
+    def fill(self, limit: int) -> Combination:
+        start = self._at
+        slots, self._at = self._table.scan(self._version, start, limit)
+        end = self._at if self._at >= 0 else self._table.used
+        passed = self._table.passed(start, end)
+        gap = self.counts.largest_gap
+        self._since += passed
+        if self._choose is not None:
+            slots = self._choose(slots)
+        if len(slots):
+            gap = max(gap, min(self._since, int(np.diff(slots, prepend=self._last).max())))
+            self._last = int(slots[-1])
+            self._since = min(passed, end - self._last)
+        self.counts = Counts(self.counts.steps + passed, gap)
+        return (slots,)
+
+    def clone(self) -> Scan:
+        return copy.copy(self)
+
+
+def scan_of(input: Input, version: int, values: pa.RecordBatch | None = None) -> Scan:
+    """Read the rows of a version that meet the side's filters and, if given, have these values in these columns (one row)."""
+    return Scan(input.relation.table, version, lambda slots: agreeing(input, values, input.chosen(slots)))
+
+
+def agreeing(input: Input, values: pa.RecordBatch | None, slots: Slots) -> Slots:
+    """Return the slots whose rows have the values."""
+    if values is None or not len(slots):
+        return slots
+
+    def agree(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        mask = np.ones(len(rows), np.bool_)
+        for column, wanted in zip(rows.columns, values.columns, strict=True):
+            mask &= compare("=", column, wanted.take(pa.array(np.zeros(len(rows), np.int64))))
+        return mask
+
+    found: Slots = slots[read(input.relation.table, values.schema.names, slots, agree)]
+    return found

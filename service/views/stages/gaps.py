@@ -28,10 +28,9 @@ from service.tables.resolution import Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers, pieces
 from service.views.collecting import StretchCollector
 from service.views.deltas import Combination, Sink, stretches_of
-from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import ScanChain
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
-from service.views.joins.slots_cursor import SlotsCursor
+from service.views.joins.slots_cursor import SlotsCursor, scan_of
 from service.views.joins.two_inputs import TwoInputs
 from service.views.shown import STRETCH
 from structures.core.cursor import Cursor
@@ -129,7 +128,7 @@ class GapsStage(Join):
         """Uses the structure if these are the join columns; otherwise scans the relation."""
         both = self._both
         if both.domain is None or {*both.columns} != {*key.schema.names} or both.never:
-            scan = Scan(self._input, root.version, key)
+            scan = scan_of(self._input, root.version, key)
             return ScanChain(scan, lambda slots: self.partners(root, position, slots, window), STRETCH)
         code = int(both.domain.look_up(key.select(both.columns))[0])
         return StretchesCursor(self._cover.stretches(root.cover, code, self._window(window)), self._keep)

@@ -28,11 +28,11 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import NO_NUMBERS, PIECE_ROWS, Numbers
 from service.views.collecting import ReportedRows, RowCollector, joined
 from service.views.deltas import UNBOUNDED, Combination, Sink
-from service.views.joins.product_join import GivenRowsCursor
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.slots_cursor import GivenRowsCursor, Scan
 from service.views.stages.columns import References, StageRows
 from service.views.stages.following import GroupFollower
-from service.views.stages.selection import Scan, Selection
+from service.views.stages.selection import Selection
 from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
 from structures.aggregate.layout import GroupedColumns

@@ -28,10 +28,10 @@ from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.stages.columns import Columns
 from service.views.words import Ints, SortedColumn, first_words, ranks_of, words_of
+from structures.core.cursor import GivenCursor
 from structures.core.entries import DELETE, INSERT
 from structures.core.entry_tree import EntryRoot
 from structures.index.indexes import Entries
-from structures.interval.cursors import GivenCursor
 from structures.ranked.entries import RankedChanges
 from structures.ranked.tops import Tops
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -11,46 +10,12 @@ import pyarrow as pa
 from service.tables.changes import Runs
 from service.tables.inputs import Input
 from service.tables.resolution import Resolution, Slots
-from service.tables.store import Numbers, Table
+from service.tables.store import Numbers
 from service.views.collecting import ReportedRows
-from service.views.deltas import Combination, Sink
-from service.views.joins.product_join import GivenRowsCursor
+from service.views.deltas import Sink
 from service.views.joins.protocol import Bounds, Enumeration, Join
-from service.views.read_counts import Counts
+from service.views.joins.slots_cursor import GivenRowsCursor, Scan
 from structures.rows.reading import Run
-
-
-class Scan:
-    """Reads the rows of a table at a held version. `choose`: returns those wanted; None: all. A step is a slot or a stretch of free
-    slots."""
-
-    def __init__(self, table: Table, version: int, choose: Callable[[Slots], Slots] | None = None) -> None:
-        self._table, self._version, self._choose = table, version, choose
-        self._at, self._last, self._since = 0, -1, 0  # slots visited since the last row
-        self.counts = Counts()
-
-    @property
-    def done(self) -> bool:
-        return self._at < 0
-
-    def fill(self, limit: int) -> Combination:
-        start = self._at
-        slots, self._at = self._table.scan(self._version, start, limit)
-        end = self._at if self._at >= 0 else self._table.used
-        passed = self._table.passed(start, end)
-        gap = self.counts.largest_gap
-        self._since += passed
-        if self._choose is not None:
-            slots = self._choose(slots)
-        if len(slots):
-            gap = max(gap, min(self._since, int(np.diff(slots, prepend=self._last).max())))
-            self._last = int(slots[-1])
-            self._since = min(passed, end - self._last)
-        self.counts = Counts(self.counts.steps + passed, gap)
-        return (slots,)
-
-    def clone(self) -> Scan:
-        return copy.copy(self)
 
 
 class Selection(Join):
