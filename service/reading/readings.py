@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from livejoin.wire.kinds import sent_batch
@@ -22,7 +21,6 @@ from service.tables.relations import Relation
 from service.tables.resolution import Indices, Slots
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
-from service.views.joins.slots_cursor import Wrapper
 from service.views.live_view import LiveView
 from service.views.read_counts import Counts
 
@@ -59,19 +57,6 @@ class Delays:
     def __init__(self) -> None:
         self.steps = Histogram()
         self.seconds = Histogram()
-
-
-class Matching(Wrapper):
-    """An `Enumeration`: the rows of another one that pass a test, which returns bool[n] for n rows."""
-
-    def __init__(self, cursor: Enumeration, test: Callable[[Combination], npt.NDArray[np.bool_]]) -> None:
-        super().__init__(cursor)
-        self._test = test
-
-    def fill(self, limit: int) -> Combination:
-        rows = self._cursor.fill(limit)
-        mask = self._test(rows)
-        return tuple(part[mask] for part in rows)
 
 
 class ViewReading:

@@ -37,8 +37,7 @@ from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.outer_cursor import CursorChain
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
-from service.views.joins.slots_cursor import SlotsCursor, agreeing
-from service.views.read_counts import Counts
+from service.views.joins.slots_cursor import Filtered, SlotsCursor, agreeing
 from service.views.words import BYTES, SortedColumn, words_of
 from structures.core.arena import KEY_MAX
 from structures.core.cursor import Cursor, GivenCursor
@@ -78,23 +77,14 @@ Keep = Callable[[Combination], npt.NDArray[np.bool_]]
 
 
 class AsOfCursor(SlotsCursor):
-    """Reads the tree as rows of the view, whose alias `point` is set 0; `keep`: which rows to return, all that each one keeps."""
+    """Reads the tree as rows of the view, whose alias `point` is set 0."""
 
-    def __init__(self, cursor: Cursor, point: int, *keep: Keep | None) -> None:
+    def __init__(self, cursor: Cursor, point: int) -> None:
         super().__init__(cursor)
-        self._point, self._keep, self._dropped = point, [one for one in keep if one is not None], 0
-
-    @property
-    def counts(self) -> Counts:
-        return super().counts.dropping(self._dropped) if self._keep else super().counts
+        self._point = point
 
     def fill(self, limit: int) -> Combination:
-        rows = shown(super().fill(limit), self._point)
-        for keep in self._keep:
-            kept = keep(rows)
-            self._dropped += len(kept) - int(np.count_nonzero(kept))
-            rows = tuple(slots[kept] for slots in rows)
-        return rows
+        return shown(super().fill(limit), self._point)
 
 
 def shown(rows: Sequence[Slots], point: int) -> Combination:
@@ -381,12 +371,20 @@ class AsOfJoin(Join):
 
     # --- reading
 
+    def _read(self, cursor: Cursor, keep: Keep | None = None) -> Enumeration:
+        """Read the rows that meet the conditions, and pass a test."""
+        reading: Enumeration = AsOfCursor(cursor, self._point.position)
+        for test in (keep, self._keep):
+            if test is not None:
+                reading = Filtered(reading, test)
+        return reading
+
     def rows(self, root: EntryRoot, window: Bounds | None) -> Enumeration:
-        return AsOfCursor(self.tree.rows(root), self._point.position, self._keep)
+        return self._read(self.tree.rows(root))
 
     def partners(self, root: EntryRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         if self._never:
-            return AsOfCursor(GivenCursor(_NO_ROWS), self._point.position)
+            return self._read(GivenCursor(_NO_ROWS))
         if position == self._point.position:
             entries, _ = self._points(slots, self._look_up)
             entries = entries.take(entries.key >= 0)
@@ -396,7 +394,7 @@ class AsOfJoin(Join):
             held = np.zeros(len(entries.slot), np.uint8)
             compiled(find_ends)(self.tree.arena.nodes, root.offset, root.height, entries, held)
             entries = entries.take(held != 0)
-        return AsOfCursor(self.tree.partners(root, entries), self._point.position, self._keep)
+        return self._read(self.tree.partners(root, entries))
 
     def of_key(self, root: EntryRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """Includes rows that nothing can match: all of these are scanned."""
@@ -406,13 +404,13 @@ class AsOfJoin(Join):
         def of_code() -> Enumeration:
             others = 1 - self._point.position
             keep = None if position == self._point.position or not self._optional else lambda rows: rows[others] >= 0
-            return AsOfCursor(self.tree.rows(root, code) if code >= 0 else GivenCursor(_NO_ROWS), self._point.position, keep, self._keep)
+            return self._read(self.tree.rows(root, code) if code >= 0 else GivenCursor(_NO_ROWS), keep)
 
         def lonely() -> Enumeration:
             def agree(rows: Combination) -> npt.NDArray[np.bool_]:
                 return np.isin(rows[position], agreeing(self._point, key, rows[position]))
 
-            return AsOfCursor(self.tree.rows(root, _LONELY), position, agree, self._keep)
+            return self._read(self.tree.rows(root, _LONELY), agree)
 
         return CursorChain([of_code, lonely], 2) if self._optional and position == self._point.position else of_code()
 

@@ -29,7 +29,7 @@ from service.views.collecting import Collector
 from service.views.deltas import Combination, Sink, emit
 from service.views.joins.outer_cursor import CursorChain
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
-from service.views.joins.slots_cursor import GivenRowsCursor, Wrapper
+from service.views.joins.slots_cursor import Filtered, GivenRowsCursor, Wrapper
 from service.views.read_counts import Counts
 
 _FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows to read ahead: at first; at most, of the left part and of the right one
@@ -232,7 +232,8 @@ class ProductJoin(SeparateJoins):
         if delta is None or (is_inserted and not is_before):
             return rows
         deleted, inserted = delta
-        kept = _Without(rows, inserted) if len(inserted[0]) else rows
+        excluded = _packed(inserted)
+        kept: Enumeration = Filtered(rows, lambda some: ~np.isin(_packed(some), excluded)) if len(excluded) else rows
         return kept if is_before else CursorChain([lambda: kept, lambda: GivenRowsCursor(deleted)], len(deleted))
 
     def _sink_of(self, factor: Factor, offset: int, sink: Sink | None) -> _ProductSink | None:
@@ -267,19 +268,6 @@ class ProductJoin(SeparateJoins):
     def is_empty(self, root: tuple[Any, ...]) -> bool | None:
         known = {factor.join.is_empty(its) for factor, its in zip(self.factors, root, strict=True)}
         return True if True in known else None if None in known else False
-
-
-class _Without(Wrapper):
-    """The rows of another cursor, without some."""
-
-    def __init__(self, cursor: Enumeration, excluded: Combination) -> None:
-        super().__init__(cursor)
-        self._excluded = _packed(excluded)
-
-    def fill(self, limit: int) -> Combination:
-        rows = self._cursor.fill(limit)
-        kept = ~np.isin(_packed(rows), self._excluded)
-        return tuple(slots[kept] for slots in rows)
 
 
 def _packed(rows: Combination) -> npt.NDArray[Any]:

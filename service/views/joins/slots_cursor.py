@@ -55,6 +55,24 @@ class SlotsCursor(Wrapper):
         return tuple(self._cursor.fill(min(limit, _CHUNK)))
 
 
+class Filtered(Wrapper):
+    """The rows of another cursor that pass a test, which returns bool[n] for n rows; others are dead ends."""
+
+    def __init__(self, cursor: Enumeration, test: Callable[[Combination], npt.NDArray[np.bool_]]) -> None:
+        super().__init__(cursor)
+        self._test, self._dropped = test, 0
+
+    @property
+    def counts(self) -> Counts:
+        return super().counts.dropping(self._dropped)
+
+    def fill(self, limit: int) -> Combination:
+        rows = self._cursor.fill(limit)
+        kept = self._test(rows)
+        self._dropped += len(kept) - int(np.count_nonzero(kept))
+        return tuple(part[kept] for part in rows)
+
+
 class GivenRowsCursor:
     """Given rows."""
 

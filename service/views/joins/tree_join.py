@@ -26,9 +26,9 @@ from service.tables.inputs import NEWEST, Input, ends_of, read
 from service.tables.masks import Mask, select_mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers, Table
-from service.views.deltas import Combination, Sink
+from service.views.deltas import Sink
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
-from service.views.joins.slots_cursor import GivenRowsCursor, SlotsCursor, Wrapper, scan_of
+from service.views.joins.slots_cursor import Filtered, GivenRowsCursor, SlotsCursor, scan_of
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.join_tree import layout
 from structures.join_tree.changes import MOVE
@@ -39,18 +39,6 @@ _NO_WINDOW = np.empty((0, 2), np.int64)
 _SIGNS = SIGNS.copy()
 _SIGNS[ENTER] = MOVE
 _KINDS = {"required": layout.REQUIRED, "exists": layout.EXISTS, "absent": layout.ABSENT, "optional": layout.OPTIONAL}
-
-
-class LiveSlots(Wrapper):
-    """Of the rows of a cursor, those that take part, as alias `position`, in rows of the version."""
-
-    def __init__(self, cursor: Enumeration, tree: JoinTree, roots: Roots, position: int) -> None:
-        super().__init__(cursor)
-        self._tree, self._roots, self._position = tree, roots, position
-
-    def fill(self, limit: int) -> Combination:
-        (slots,) = self._cursor.fill(limit)
-        return (slots[self._tree.holds(self._roots, self._position, slots)],)
 
 
 class TreeJoin(Join):
@@ -238,7 +226,11 @@ class TreeJoin(Join):
 
     def partners(self, root: Roots, position: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
         given = GivenRowsCursor((NO_SLOTS if self.never else self.inputs[position].chosen(slots),))
-        return self._cursor(root, position, LiveSlots(given, self.tree, root, position), window)
+        return self._cursor(root, position, self._live(root, position, given), window)
+
+    def _live(self, root: Roots, position: int, cursor: Enumeration) -> Filtered:
+        """Of the rows of a cursor, those that take part, as alias `position`, in rows of the version."""
+        return Filtered(cursor, lambda rows: self.tree.holds(root, position, rows[0]))
 
     def of_key(self, root: Roots, position: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
         """If no port has exactly these columns, and surely sees all rows with them, the alias's rows are scanned."""
@@ -248,7 +240,7 @@ class TreeJoin(Join):
                 code = int(domain.look_up(key.select(columns))[0])
                 return self._cursor(root, position, self.tree.of_code(root, p, code), window)
         scan = GivenRowsCursor((NO_SLOTS,)) if self.never else scan_of(self.inputs[position], root.version, key)
-        return self._cursor(root, position, LiveSlots(scan, self.tree, root, position), window)
+        return self._cursor(root, position, self._live(root, position, scan), window)
 
     def _sees_all(self, port: int) -> bool:
         """Whether a port sees all rows of the view's that have a key there: those of a part that they may lack need no span."""
