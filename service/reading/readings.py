@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,32 +24,6 @@ from service.views.live_view import LiveView
 from service.views.read_counts import Counts
 
 
-class Reading(Protocol):
-    """`fill` returns up to about `limit` rows (none does not mean the end); `done` once there are no more."""
-
-    schema: pa.Schema
-
-    @property
-    def done(self) -> bool: ...
-
-    def fill(self, limit: int) -> Combination: ...
-
-    def rows(self, slots: Combination) -> pa.RecordBatch: ...
-
-    @property
-    def has_texts(self) -> bool: ...
-
-    def text_bytes(self, slots: Combination) -> Indices: ...
-
-    def show(self, columns: Sequence[str]) -> None: ...
-
-    def clone(self) -> Reading: ...
-
-    def is_empty(self) -> bool | None:
-        """Whether there was no row at the beginning, in O(1); None: only `fill` can tell."""
-        ...
-
-
 class Delays:
     """Delays measured by readers: steps between two rows, and seconds per row of each chunk."""
 
@@ -60,7 +33,9 @@ class Delays:
 
 
 class ViewReading:
-    """The rows that `cursor` enumerates: the `whole` view, or part of it. `empty`: whether the view has none, if known."""
+    """The rows that `cursor` enumerates: the `whole` view, or part of it. `empty`: whether the view has none, if known.
+
+    `fill` returns up to about `limit` rows (none does not mean the end); `done` once there are no more."""
 
     def __init__(self, view: LiveView, empty: bool | None, cursor: Enumeration, whole: bool, delays: Delays) -> None:
         self.view = view
@@ -106,6 +81,7 @@ class ViewReading:
         return other
 
     def is_empty(self) -> bool | None:
+        """Whether there was no row at the beginning, in O(1); None: only `fill` can tell."""
         return self._empty
 
 
@@ -151,6 +127,9 @@ class TableReading:
 
     def is_empty(self) -> bool | None:
         return True if self._rows == 0 else None if self._chosen is not None or self._among is not None else False
+
+
+Reading = ViewReading | TableReading
 
 
 def split(slots: Combination, limit: int) -> tuple[Combination, Combination]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +26,7 @@ from service.views.joins.slots_cursor import GivenRowsCursor, SlotsCursor
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect
-from structures.core.cursor import Cursor
 from structures.index.following import Atom, Member
-from structures.index.indexes import Entries, Run
 from structures.index.planting import IndexLoader
 from structures.minesweeper.minesweeper import Minesweeper
 from structures.tree_tracker.tracker import TreeTracker
@@ -37,34 +35,7 @@ from structures.view_tree.tree import ViewTree
 _ALONE = object()
 
 
-class Reader(Protocol):
-    """A structure over indexes that others write. `own_bytes`: bytes of its own."""
-
-    @property
-    def root(self) -> Any: ...
-
-    @property
-    def own_bytes(self) -> int: ...
-
-    @property
-    def update_steps(self) -> int: ...
-
-    @property
-    def is_outgrown(self) -> bool: ...
-
-    def follow(self, run: Run, sink: Callable[[Any, Any], int] | None) -> None: ...
-
-    def rows(self, root: Any) -> Cursor: ...
-
-    def partners(self, root: Any, position: int, entries: Entries) -> Cursor: ...
-
-    def of_key(self, root: Any, position: int, coordinates: Sequence[int]) -> Cursor: ...
-
-    def is_empty(self, root: Any) -> bool | None: ...
-
-    def check(self) -> None: ...
-
-
+Reader = ViewTree | TreeTracker | Minesweeper | Intersect | Elimination | BowTie
 R = TypeVar("R", bound=Reader)
 
 
