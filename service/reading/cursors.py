@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from service.engine.engine import Engine
 from service.engine.versions import Pin, Version, expired
 from service.errors import Problem, bad_parameter
 from service.reading.holdings import Holding, Holdings
 from service.reading.lookups import Point, look_up
-from service.reading.published import PublishedState
 from service.reading.readings import Delays, Reading, ViewReading, split
 from service.reading.relation_rows import read_relation
 from service.reading.tokens import ForgedToken, Signer
@@ -70,7 +70,7 @@ class Cursor(Holding):
 class Readers:
     """What reading needs: the published versions, what is held for clients, the cursors, and measurements. Any thread."""
 
-    def __init__(self, published: PublishedState, signer: Signer, settings: Settings) -> None:
+    def __init__(self, published: Engine, signer: Signer, settings: Settings) -> None:
         self.published, self.settings = published, settings
         self.versions = published.versions
         self.holdings = Holdings(published.versions)

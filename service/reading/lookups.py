@@ -18,15 +18,16 @@ from service.errors import Problem, bad_parameter
 from service.query.conditions import ColumnRef
 from service.query.literals import BadLiteral, comparable, value_of
 from service.query.model import GROUP, Stretches
-from service.reading.readings import Delays, Matching, ViewReading
-from service.reading.windows import BoundWindow, ChosenRows, Window, bound_of, met, parameter_of, window_of
+from service.reading.readings import Delays, ViewReading
+from service.reading.windows import BoundWindow, Window, bound_of, met, parameter_of, window_of
 from service.tables.inputs import Input
 from service.tables.projection import one_zero
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.store import PIECE_ROWS
 from service.views.deltas import Combination
+from service.views.joins.outer_cursor import ChosenRows
 from service.views.joins.protocol import Bounds, Enumeration, Join
+from service.views.joins.slots_cursor import Filtered
 from service.views.live_view import LiveView
 from service.views.shown import ROW, Distinct
 from service.views.stages.key_stretches import KeyStretches
@@ -86,7 +87,7 @@ def look_up(
     else:
         cursor = join.rows(root, bounds)
     if within:
-        cursor = Matching(cursor, partial(_meets, within))
+        cursor = Filtered(cursor, partial(_meets, within))
     return ViewReading(view, join.is_empty(root), cursor, point is None and not within and bounds is None, delays)
 
 
@@ -201,12 +202,8 @@ def slot_of(relation: Relation, version: int, key: pa.RecordBatch, may_search: b
 
 def _search(relation: Relation, version: int, keys: pa.RecordBatch) -> Slots:
     """Return the slot of the row with this key at an older version, [] if there was none. Cost: O(rows of the relation)."""
-    table, start = relation.table, 0
-    while start >= 0:
-        slots, start = table.scan(version, start, PIECE_ROWS)
-        if len(found := _having(relation, keys, slots)):
-            return found
-    return NO_SLOTS
+    every = (_having(relation, keys, slots) for slots in relation.table.scanned(version))
+    return next((found for found in every if len(found)), NO_SLOTS)
 
 
 def _input(view: LiveView, alias: str, parameter: str) -> Input:
@@ -255,7 +252,7 @@ def _distinct(view: LiveView, root: Any, join: Join, version: int, point: Point,
             mask &= np.asarray(pc.is_in(column, value_set=value))
         return mask
 
-    return Matching(join.partners(root, input.position, slots, None), has_values)
+    return Filtered(join.partners(root, input.position, slots, None), has_values)
 
 
 def _of_group(columns: Sequence[tuple[str, str, bool]], point: Point) -> list[pa.Array]:

@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from service.engine.versions import Version
 from service.reading.lookups import at_version
-from service.reading.readings import Delays, Matching, ViewReading
-from service.reading.windows import ChosenRows
+from service.reading.readings import Delays, ViewReading
 from service.tables.resolution import Slots
 from service.tables.store import Table
 from service.views.deltas import Combination
-from service.views.joins.outer_cursor import CursorChain
+from service.views.joins.outer_cursor import ChosenRows, CursorChain
 from service.views.joins.protocol import Enumeration, Join
+from service.views.joins.slots_cursor import Filtered
 from service.views.live_view import LiveView
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.table import GroupTable
@@ -62,7 +62,7 @@ def _part(view: LiveView, version: int, join: Join, root: Any, tables: list[_Tab
         within = used * at // count, used * (at + 1) // count
         chosen = ChosenRows(table, version, view.width, _all, lambda slots: join.partners(root, position, slots, None), within)
         before = [other.position for other in tables[:number]]
-        return Matching(chosen, partial(_lacking, before)) if before else chosen
+        return Filtered(chosen, partial(_lacking, before)) if before else chosen
 
     return of_alias(0) if len(tables) == 1 else CursorChain([partial(of_alias, number) for number in range(len(tables))], view.width)
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from livejoin.wire.kinds import sent_batch
@@ -22,34 +20,8 @@ from service.tables.relations import Relation
 from service.tables.resolution import Indices, Slots
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
-from service.views.joins.slots_cursor import Wrapper
 from service.views.live_view import LiveView
-
-
-class Reading(Protocol):
-    """`fill` returns up to about `limit` rows (none does not mean the end); `done` once there are no more."""
-
-    schema: pa.Schema
-
-    @property
-    def done(self) -> bool: ...
-
-    def fill(self, limit: int) -> Combination: ...
-
-    def rows(self, slots: Combination) -> pa.RecordBatch: ...
-
-    @property
-    def has_texts(self) -> bool: ...
-
-    def text_bytes(self, slots: Combination) -> Indices: ...
-
-    def show(self, columns: Sequence[str]) -> None: ...
-
-    def clone(self) -> Reading: ...
-
-    def is_empty(self) -> bool | None:
-        """Whether there was no row at the beginning, in O(1); None: only `fill` can tell."""
-        ...
+from service.views.read_counts import Counts
 
 
 class Delays:
@@ -60,21 +32,10 @@ class Delays:
         self.seconds = Histogram()
 
 
-class Matching(Wrapper):
-    """An `Enumeration`: the rows of another one that pass a test, which returns bool[n] for n rows."""
-
-    def __init__(self, cursor: Enumeration, test: Callable[[Combination], npt.NDArray[np.bool_]]) -> None:
-        super().__init__(cursor)
-        self._test = test
-
-    def fill(self, limit: int) -> Combination:
-        rows = self._cursor.fill(limit)
-        mask = self._test(rows)
-        return tuple(part[mask] for part in rows)
-
-
 class ViewReading:
-    """The rows that `cursor` enumerates: the `whole` view, or part of it. `empty`: whether the view has none, if known."""
+    """The rows that `cursor` enumerates: the `whole` view, or part of it. `empty`: whether the view has none, if known.
+
+    `fill` returns up to about `limit` rows (none does not mean the end); `done` once there are no more."""
 
     def __init__(self, view: LiveView, empty: bool | None, cursor: Enumeration, whole: bool, delays: Delays) -> None:
         self.view = view
@@ -82,8 +43,7 @@ class ViewReading:
         self.schema = view.shown.schema
         self._cursor, self._delays = cursor, delays
         self._empty = empty if empty or whole else None
-        self._steps = self._dead_ends = 0  # of the cursor, already counted
-        self._counters: Mapping[str, int] = {}
+        self._counted = Counts()  # of the cursor
 
     def show(self, columns: Sequence[str]) -> None:
         """Return only these columns, in this order."""
@@ -97,20 +57,13 @@ class ViewReading:
     def fill(self, limit: int) -> Combination:
         started = time.perf_counter()
         found = self._cursor.fill(limit)
-        gap = self._cursor.largest_gap
-        self._count(len(found[0]), gap)
+        counts, before = self._cursor.counts, self._counted
+        self.view.read_counts.add(len(found[0]), before, counts)
+        self._counted = counts
         if len(found[0]):
             self._delays.seconds.observe((time.perf_counter() - started) / len(found[0]))
-            self._delays.steps.observe(gap)
+            self._delays.steps.observe(counts.largest_gap)
         return found
-
-    def _count(self, rows: int, gap: int) -> None:
-        steps, dead_ends = self._cursor.steps, self._cursor.dead_ends
-        new = None if dead_ends is None else dead_ends - self._dead_ends
-        counters = self._cursor.counters
-        more = {name: count - self._counters.get(name, 0) for name, count in counters.items()}
-        self.view.read_counts.add(rows, steps - self._steps, gap, new, more)
-        self._steps, self._dead_ends, self._counters = steps, dead_ends or 0, counters
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self._shown.rows(slots)
@@ -128,6 +81,7 @@ class ViewReading:
         return other
 
     def is_empty(self) -> bool | None:
+        """Whether there was no row at the beginning, in O(1); None: only `fill` can tell."""
         return self._empty
 
 
@@ -173,6 +127,9 @@ class TableReading:
 
     def is_empty(self) -> bool | None:
         return True if self._rows == 0 else None if self._chosen is not None or self._among is not None else False
+
+
+Reading = ViewReading | TableReading
 
 
 def split(slots: Combination, limit: int) -> tuple[Combination, Combination]:

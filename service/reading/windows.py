@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,18 +17,13 @@ from service.query.literals import BadLiteral, from_text
 from service.query.model import Span
 from service.tables.endpoints import stored_endpoints
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.store import PIECE_ROWS, Table
-from service.views.deltas import Combination
-from service.views.joins.protocol import Enumeration
+from service.tables.resolution import Slots
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 
 Window = Mapping[str, tuple[str | None, str | None]]
 """By the interval's name, "" for all, or alias.interval: (lo, hi), texts in the endpoints' type, None for no bound."""
 Mask = npt.NDArray[np.bool_]
 _SPACE_FOR_PLUS = re.compile(r":[0-9.]+ [0-9]{2}(:?[0-9]{2})?$")
-_CALL = 0.002  # seconds that a call may take, about
-_LOOKED_UP = 256  # rows at once: some structures need 20 µs for each before they return the first partner
 
 
 class BoundWindow(NamedTuple):
@@ -93,65 +86,3 @@ def met(relation: Relation, bounds: Sequence[BoundWindow], slots: Slots) -> Mask
         left, right = stored_endpoints(relation.table, span, some)
         meets[there] &= (left <= high) & (right >= low) & (left <= right)
     return meets
-
-
-class ChosenRows:
-    """The view's rows that contain some rows of a table: the table is read in pieces, and the chosen rows are looked up. `choose`: returns
-    the wanted slots; `partners`: returns the view's rows that contain them; `within`: the slots from one to another (excluded), None:
-    all."""
-
-    dead_ends: int | None = None
-
-    def __init__(
-        self, table: Table, version: int, aliases: int, choose: Callable[[Slots], Slots], partners: Callable[[Slots], Enumeration],
-        within: tuple[int, int] | None = None,
-    ) -> None:  # fmt: skip
-        self._table, self._version, self._aliases = table, version, aliases
-        self._choose, self._partners = choose, partners
-        self._start, self._end = within or (0, table.used)  # slots used later are of later versions
-        self._found = NO_SLOTS
-        self._cursor: Enumeration | None = None
-        self._steps = self._since = 0  # total without the cursor's; since the last row
-        self.largest_gap = 0
-
-    @property
-    def done(self) -> bool:
-        return self._cursor is None and not len(self._found) and self._start < 0
-
-    @property
-    def steps(self) -> int:
-        return self._steps + (0 if self._cursor is None else self._cursor.steps)
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        return {}
-
-    def fill(self, limit: int) -> Combination:
-        parts, count, until = list[Combination](), 0, time.perf_counter() + _CALL
-        while not self.done and count < limit and time.perf_counter() < until:
-            if self._cursor is not None:
-                some = self._cursor.fill(limit - count)
-                if len(some[0]):
-                    parts.append(tuple([np.array(slots) for slots in some]))
-                    count += len(some[0])
-                    self.largest_gap, self._since = max(self.largest_gap, self._since, self._cursor.largest_gap), 0
-                if self._cursor.done:
-                    self._steps += self._cursor.steps
-                    self._cursor = None
-            elif len(self._found):
-                self._cursor, self._found = self._partners(self._found[:_LOOKED_UP]), self._found[_LOOKED_UP:]
-            else:
-                slots, following = self._table.scan(self._version, self._start, min(PIECE_ROWS, self._end - self._start))
-                slots = slots[: np.searchsorted(slots, self._end)]
-                self._start = following if following < self._end else -1
-                self._found = self._choose(slots)
-                self._steps += len(slots)
-                self._since += len(slots)
-        if not parts:
-            return (NO_SLOTS,) * self._aliases
-        return parts[0] if len(parts) == 1 else tuple(np.concatenate(slots) for slots in zip(*parts, strict=True))
-
-    def clone(self) -> Self:
-        other = copy.copy(self)
-        other._cursor = None if self._cursor is None else self._cursor.clone()
-        return other

@@ -291,11 +291,7 @@ class SharedIndexes:
         self._structure.check()
         self._texts.check()
         for one in self._kept.values():
-            parts, start = [], 0
-            while start >= 0:
-                slots, start = one.relation.table.scan(_NEWEST, start, _CHUNK)
-                parts.append(one.entries(slots, False)[0])
-            wanted, found = joined(parts), []
+            wanted, found = joined([one.entries(slots, False)[0] for slots in one.relation.table.scanned(_NEWEST)]), []
             cursor = self._structure.entries(one.number, self._structure.root(one.number))
             while not cursor.done:
                 found.append(cursor.fill(_CHUNK))

@@ -17,7 +17,7 @@ from service.tables.endpoints import stored_endpoints
 from service.tables.masks import select_mask
 from service.tables.projection import needed_columns
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.resolution import Slots
 from service.tables.store import Table, pieces
 from structures.core.entries import NO_ENTRIES, Entries
 
@@ -25,7 +25,6 @@ Codes = Callable[[Table, Sequence[str], Slots], Slots]  # `acquire_of` or `look_
 Mask = npt.NDArray[np.bool_]
 _NO_INDICES = np.empty(0, np.int64)
 _FEW_KEYS = np.zeros(2, np.int32)  # never written to
-_CHUNK = 1 << 16  # rows per piece
 NEWEST = 1 << 62  # a version at which a table has its present rows: a view may not have followed the last ones yet
 
 
@@ -109,11 +108,17 @@ class Input:
 
     def rows_of(self, version: int) -> list[Slots]:
         """Return the slots of all rows of a version that meet the filters, in pieces."""
-        parts, start = [NO_SLOTS], 0
-        while start >= 0:
-            slots, start = self.relation.table.scan(version, start, _CHUNK)
-            parts.append(self.chosen(slots))
-        return parts
+        return [self.chosen(slots) for slots in self.relation.table.scanned(version)]
+
+
+def scanned(relations: Sequence[Relation], version: int, progress: Callable[[float], None]) -> Iterator[tuple[int, Slots]]:
+    """Yield all rows of a version, relation by relation, in pieces: the number of the relation, and slots. Four fifths of a build."""
+    total, done = sum(relation.table.rows for relation in relations) or 1, 0
+    for position, relation in enumerate(relations):
+        for slots in relation.table.scanned(version):
+            yield position, slots
+            done += len(slots)
+            progress(0.8 * done / total)
 
 
 def deciding(query: Query, alias: str) -> list[Condition]:

@@ -38,11 +38,11 @@ class IndexLoad:
 
     def load(self, version: int, progress: Callable[[float], None]) -> None:
         """Read the rows of a held version. `progress` may raise. O(n log n)."""
-        table, start = self.index.relation.table, 0
-        while start >= 0:
-            progress(start / max(1, table.used))
-            slots, start = table.scan(version, start, _CHUNK)
+        table = self.index.relation.table
+        for slots in table.scanned(version, _CHUNK):
             self._parts.append(self._inserted(slots))
+            if len(slots):
+                progress(slots.item(-1) / table.used)
         self._sort()
 
     def note(self, run: Run) -> None:

@@ -21,6 +21,7 @@ from service.tables.arrow import is_text, null_mask, reader
 from service.tables.store import Table
 from service.tables.values.columns import has_values, of_words, to_words
 from service.tables.values.terms import computed, stored
+from structures.rows.rows import RowStore
 
 
 class RowVisibility:
@@ -77,10 +78,10 @@ class Relation:
         """Return the table's schema, in which columns that are never null are marked."""
         return pa.schema([field.with_nullable(definition.column(field.name).nullable) for field in definition.arrow_schema()])
 
-    def extended(self, definition: RelationDefinition) -> Relation:
-        """Return the same relation with more columns, intervals or nulls, for which its table was widened. The writer's thread. Holders of
+    def extended(self, definition: RelationDefinition, rows: RowStore) -> Relation:
+        """Return the same relation with more columns, intervals or nulls, and its `rows` by `Table.wider`. The writer's thread. Holders of
         the old object can still read its columns."""
-        self.table.adopt(self.schema_of(definition))
+        self.table.adopt(self.schema_of(definition), rows)
         return Relation(self.id, self.name, definition, self)
 
     def keys_of(self, rows: RowBlock) -> RowBlock:

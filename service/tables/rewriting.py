@@ -205,12 +205,7 @@ def _each_key_once(relation: Relation, rows: Sequence[pa.RecordBatch]) -> Iterat
 
 def _scanned(relation: Relation, version: int, chosen: Callable[[Slots], Slots]) -> Slots:
     """Return the slots of a version that `chosen` returns."""
-    parts, start = [NO_SLOTS], 0
-    while start >= 0:
-        slots, start = relation.table.scan(version, start, PIECE_ROWS)
-        if len(slots):
-            parts.append(chosen(slots))
-    return np.concatenate(parts)
+    return np.concatenate([NO_SLOTS, *(chosen(slots) for slots in relation.table.scanned(version) if len(slots))])
 
 
 def _keys_at(relation: Relation, slots: Slots) -> pa.RecordBatch:

@@ -21,7 +21,7 @@ from structures.rows.reading import RowMoves, Run
 from structures.rows.retired import LIVING
 from structures.rows.rows import RowStore
 from structures.rows.succession import Succession, SuccessionRows, VersionSlots
-from structures.rows.widening import Widening
+from structures.rows.widening import widened
 
 Array = np.ndarray[Any, Any]
 Numbers = npt.NDArray[np.int64]  # of versions, ascending
@@ -61,7 +61,6 @@ class Table:
     def __init__(self, schema: pa.Schema, key: Sequence[str], hash_mask: int = ALL_BITS) -> None:
         positions = [schema.get_field_index(name) for name in key]
         self._rows = RowStore([kind(field.type) for field in schema], positions, any(field.nullable for field in schema), hash_mask)
-        self._widening: Widening | None = None
         self._describe(schema)
         self._key_readers = [self._readers[i] for i in positions]
         self._key_kinds = self._rows.kinds[positions]
@@ -81,33 +80,19 @@ class Table:
         self._readers = [reader(field.type) for field in schema]
         self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
 
-    def begin_widening(self, schema: pa.Schema) -> None:
-        """Prepare for more columns, or for nulls in existing ones: call `widen` until it returns False, then `adopt` the schema. All in the
-        writer's turn. Raises MemoryError or OSError if there is no room."""
+    def wider(self, schema: pa.Schema) -> RowStore:
+        """Return the rows with more columns, or with nulls in existing ones, for `adopt` in the same turn of the writer. Raises MemoryError
+        or OSError if there is no room. O(rows)."""
         rows = self._rows
         if len(schema) > len(rows.kinds) or (rows.width == len(rows.kinds) and any(field.nullable for field in schema)):
-            self._widening = Widening(rows, [kind(field.type) for field in schema])
+            return widened(rows, [kind(field.type) for field in schema])
+        return rows
 
-    def widen(self) -> bool:
-        """Copy rows for about a millisecond; return whether there are more."""
-        return self._widening is not None and self._widening.step()
-
-    def end_widening(self) -> None:
-        """Abandon a widening, if one is running."""
-        self._widening = None
-
-    def adopt(self, schema: pa.Schema) -> None:
-        """Use this schema from now on: existing rows have nulls in further columns. Concurrent readers find rows that are wide enough for
-        the schema they have seen."""
-        self.finish_widening()
-        if self._widening is not None:
-            self._rows, self._widening = self._widening.finish(), None
+    def adopt(self, schema: pa.Schema, rows: RowStore) -> None:
+        """Use this schema, and its rows by `wider`, from now on: existing rows have nulls in further columns. Concurrent readers find rows
+        that are wide enough for the schema they have seen."""
+        self._rows = rows
         self._describe(schema)
-
-    def finish_widening(self) -> None:
-        """Copy the rows that were added since the last piece."""
-        while self.widen():
-            pass
 
     def find(self, keys: RowBlock) -> Array:
         """int32[n]: the slot of the newest row with each key (the columns of `keys`, in key order), or -1."""
@@ -174,8 +159,6 @@ class Table:
             slots, stored = self._rows.enter(version, given)
         assert stored == len(slots), "a key that is present was inserted"
         self._living += stored
-        if self._widening is not None:
-            self._widening.entered(slots)
         return slots
 
     def succeed(self, version: int, emitted: SuccessionRows, succession: Succession) -> VersionSlots:
@@ -278,6 +261,13 @@ class Table:
     def scan(self, version: int, start_slot: int, limit: int) -> tuple[Array, int]:
         """int32[<= limit] slots that `version` sees from `start_slot` on, ascending; and where to continue, or -1."""
         return self._rows.scan(version, start_slot, limit)
+
+    def scanned(self, version: int, limit: int = PIECE_ROWS) -> Iterator[Array]:
+        """Yield all slots that `version` sees, ascending, in pieces as of `scan`; at least one, which may be empty."""
+        start = 0
+        while start >= 0:
+            slots, start = self.scan(version, start, limit)
+            yield slots
 
     def passed(self, start: int, end: int) -> int:
         return self._rows.passed(start, end)

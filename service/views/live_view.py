@@ -193,7 +193,7 @@ class LiveView:
         return sum(relation.table.rows for relation in self.relations.values())
 
     def is_outgrown(self, version: int) -> bool:
-        """Whether other structures should replace the view's: as `Defaults.is_outgrown`, or as their stores are `Sparse`. Counted groups
+        """Whether other structures should replace the view's: as `Join.is_outgrown`, or as their stores are `Sparse`. Counted groups
         and coverage stay as they are: their structures share codes with the rows of the view; what they hold too much is used again."""
         if self._join is None or (self.refused is not None and self.bytes > _LESS * self.refused):
             return False
@@ -328,7 +328,7 @@ class LiveView:
         return self._join is not None and self._join.reclaim(oldest_needed, pins)
 
     def maintain(self, steps: int) -> bool:
-        """As `Defaults.maintain`."""
+        """As `Join.maintain`."""
         return self._join is not None and self._join.maintain(steps)
 
     @property

@@ -8,7 +8,6 @@ whether they are null.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,6 @@ Ints = npt.NDArray[np.int64]
 BYTES = 7  # bytes of text per word
 _MORE = 9
 _SIGN = np.int64(NEG_INF)
-_FEW = 8  # rows of which texts are read in Python
 
 
 class SortedColumn(NamedTuple):
@@ -42,9 +40,6 @@ def words_of(table: Table, columns: Sequence[SortedColumn], slots: npt.NDArray[n
     n, parts = len(slots), [part for column in columns for part in _of_column(table, column, slots, most)]
     if all(counts is None for counts, _ in parts):
         return np.arange(0, len(parts) * n + 1, len(parts)), np.stack([words for _, words in parts], axis=1).reshape(-1)
-    if n <= _FEW:
-        rows = [[word for some in row for word in some] for row in zip(*(_in_rows(*part) for part in parts), strict=True)]
-        return np.cumsum([0, *map(len, rows)]), np.array([word for row in rows for word in row], np.int64)
     starts = np.zeros(n + 1, np.int64)
     np.cumsum(sum((1 if counts is None else counts for counts, _ in parts), np.zeros(n, np.int64)), out=starts[1:])
     words, positions = np.empty(starts[-1], np.int64), starts[:-1].copy()
@@ -52,11 +47,6 @@ def words_of(table: Table, columns: Sequence[SortedColumn], slots: npt.NDArray[n
         words[positions if counts is None else np.repeat(positions, counts) + _within(counts)] = some
         positions += 1 if counts is None else counts
     return starts, words
-
-
-def _in_rows(counts: Ints | None, words: Ints) -> list[list[int]]:
-    found = iter(words.tolist())
-    return [[*islice(found, count)] for count in ([1] * len(words) if counts is None else counts.tolist())]
 
 
 def first_words(starts: Ints, words: Ints, most: int) -> Ints:
@@ -101,22 +91,13 @@ def _null(column: SortedColumn) -> int:
 def _of_texts(texts: pa.Array, column: SortedColumn, most: int | None) -> tuple[Ints, Ints]:
     null, end = null_mask(texts), None if most is None else BYTES * most + 1
     texts = texts.view(pa.binary())
-    if len(texts) <= _FEW:
-        counts, words = _of_few([(text or b"")[:end] for text in texts.to_pylist()])
-    else:
-        texts = texts if null is None else texts.fill_null(b"")
-        counts, words = _of_bytes(texts if end is None else pc.binary_slice(texts, 0, end))
+    texts = texts if null is None else texts.fill_null(b"")
+    counts, words = _of_bytes(texts if end is None else pc.binary_slice(texts, 0, end))
     if column.descending:
         words = ~words
     if null is not None:
         words[(np.cumsum(counts) - 1)[null]] = _null(column)
     return counts, words
-
-
-def _of_few(texts: Sequence[bytes]) -> tuple[Ints, Ints]:
-    rows = [[text[at : at + BYTES] for at in range(0, len(text) or 1, BYTES)] for text in texts]
-    data = [part.ljust(BYTES, b"\0") + bytes([_MORE if at else len(part) + 1]) for row in rows for at, part in enumerate(row, 1 - len(row))]
-    return np.array([len(row) for row in rows], np.int64), np.frombuffer(b"".join(data), ">i8").astype(np.int64) ^ _SIGN
 
 
 def _of_bytes(texts: pa.Array) -> tuple[Ints, Ints]:

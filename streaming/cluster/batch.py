@@ -26,7 +26,6 @@ from streaming.cluster.frames import Table, require_kept, with_values
 from streaming.cluster.layout import Coordinate, CoordinateValues, Role
 from streaming.cluster.sampling import SAMPLED, Sample, Samples, pairs_of
 
-_ROW, _ROW_OUT, _TASK = 3.0e-6, 0.2e-6, 0.05  # seconds of processor time, on the machine of docs/scale-out.md
 _ROWS_OF_A_CELL, _FEWEST_OF_A_CELL = 1_000_000, 20_000
 _SEED = 1
 _NOTHING = np.empty(0, np.int64)
@@ -44,12 +43,6 @@ class PlannedJoin(NamedTuple):
     samples: Samples
     pairs: float | None = None
 
-    @property
-    def seconds(self) -> float:
-        """Estimated processor time."""
-        rows = sum(sample.rows for sample in self.samples.values())
-        return _ROW * rows * self.chosen.copies + _ROW_OUT * (self.pairs or 0.0) + _TASK * self.chosen.layout.cells
-
     def describe(self) -> str:
         lines = []
         for one in self.chosen.layout.coordinates:
@@ -62,7 +55,7 @@ class PlannedJoin(NamedTuple):
             lines.append(f"hot key     {part:.0%} of the rows have one {name}, all in one cell: an overlap in an INNER JOIN divides it")
         if self.pairs is not None:
             lines.append(f"rows out    about {self.pairs:,.0f}")
-        return "\n".join([*lines, f"time        {self.seconds:.1f} s of processor time"])
+        return "\n".join(lines)
 
 
 def overlap_join(

@@ -28,20 +28,25 @@ class StreamPlan(NamedTuple):
 
     @property
     def stage(self) -> str:
+        """The name of the states."""
         return "cells"
 
     @property
     def unordered(self) -> list[str]:
+        """The relations whose changes have no `_seq`."""
         return [name for name, kind in self.kinds.items() if kind != "ordered"]
 
     def relation(self, role: int) -> str:
+        """Whose rows a blob of this role has."""
         return Layout.of_json(self.cells.layout).roles[role].relation
 
     @property
     def is_last(self) -> bool:
+        """Whether no other cells get what these tell."""
         return True
 
     def to_json(self) -> Any:
+        """What two plans have in common whose states are alike."""
         plan = self.cells
         relations = {name: json.loads(text) for name, text in plan.relations.items()}
         ordered = sorted(name for name, kind in self.kinds.items() if kind == "ordered")
@@ -59,6 +64,8 @@ class StreamPlan(NamedTuple):
 
 
 class OpenedCell:
+    """How cells read changes and report their effects, in batches of `packing.SCHEMA`."""
+
     def __init__(self, plan: StreamPlan) -> None:
         self._plan = plan
         layout = Layout.of_json(plan.cells.layout)

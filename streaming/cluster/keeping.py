@@ -13,21 +13,21 @@ from __future__ import annotations
 import errno
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, TimerValues
 
-from livejoin.wire.batch import Changes
-from service.engine.headless import Cell, ViewChange
 from service.errors import Problem
 from streaming.cluster.cells_batch import BadRows
+from streaming.cluster.cells_stream import OpenedCell, StreamPlan
 from streaming.cluster.packing import ASKS, QUESTION
+from streaming.cluster.resolver import Bucket, ResolverPlan
 from streaming.cluster.state_log import Extent, LoggedCell
 from streaming.cluster.workers import States, freeze_modules, query_and_epoch
 
@@ -82,45 +82,8 @@ class Mark(NamedTuple):
         return Extent(self.first, self.next, self.logged)
 
 
-class OpenedCells(Protocol):
-    """How a kind of cells reads changes and reports their effects."""
-
-    cell: Cell
-
-    def changes(self, blobs: Sequence[tuple[int, pa.Buffer]]) -> list[Changes]: ...
-
-    def emitted(self, deltas: dict[str, ViewChange]) -> Iterator[pa.RecordBatch]:
-        """As `packing.SCHEMA`."""
-        ...
-
-
-class Plan(Protocol):
-    """Plain data. `stage`: the name of the states."""
-
-    @property
-    def stage(self) -> str: ...
-
-    @property
-    def unordered(self) -> list[str]:
-        """The relations whose changes have no `_seq`."""
-        ...
-
-    def relation(self, role: int) -> str:
-        """Whose rows a blob of this role has."""
-        ...
-
-    @property
-    def is_last(self) -> bool:
-        """Whether no other cells get what these tell."""
-        ...
-
-    def opened(self) -> OpenedCells:
-        """Empty."""
-        ...
-
-    def to_json(self) -> Any:
-        """What two plans have in common whose states are alike."""
-        ...
+Plan = StreamPlan | ResolverPlan
+OpenedCells = OpenedCell | Bucket
 
 
 def plan_in(text: str) -> Any:

@@ -96,6 +96,21 @@ class Cursor(Resumable):
         """The number of items visited in vain so far, as the class defines them; None: they are not counted."""
         return None if self._DEAD is None else int(self._Z[self._DEAD])
 
+    @property
+    def counters(self) -> dict[str, int]:
+        """Further counts of the algorithm so far, by name."""
+        return {}
+
+
+class GivenCursor(Cursor):
+    """The given rows, without any look-up."""
+
+    _STEPS, _GAP = 0, 1
+
+    def __init__(self, rows: np.ndarray) -> None:
+        super().__init__(len(rows), np.zeros(2, np.int64))
+        self._held, self._ended = rows, True
+
 
 class PartedCursor(Cursor):
     """A reading in parts, one after another."""

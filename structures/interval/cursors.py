@@ -40,16 +40,6 @@ class WalkCursor(Cursor):
         return out[:, :n]
 
 
-class GivenCursor(Cursor):
-    """The given rows, without any look-up."""
-
-    _STEPS, _GAP = 0, 1
-
-    def __init__(self, rows: np.ndarray) -> None:
-        super().__init__(len(rows), np.zeros(2, np.int64))
-        self._held, self._ended = rows, True
-
-
 class PartnersCursor(Cursor):
     """Rows of the given items (`ordered.search.ITEM`), all of set s."""
 

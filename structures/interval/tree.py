@@ -30,14 +30,14 @@ import numpy as np
 
 from structures.core.arena import KIND, LIVE, ROOT, Arena
 from structures.core.control import STORE_WORDS
-from structures.core.cursor import Cursor
+from structures.core.cursor import Cursor, GivenCursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, require_key, tree_order
 from structures.core.entry_tree import EntryRoot, EntryTree
 from structures.core.kernel import compiled
 from structures.core.runs import RUN_WORDS
 from structures.interval.changes import run_changes
-from structures.interval.cursors import GivenCursor, PartnersCursor, WalkCursor, WindowCursor
+from structures.interval.cursors import PartnersCursor, WalkCursor, WindowCursor
 from structures.interval.walk import WHOLE, KeyRange
 from structures.ordered.check import check_tree
 from structures.ordered.cursors import list_cursor

@@ -2,89 +2,31 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Sequence
 from typing import Protocol, Self
 
 import numpy as np
 
-from structures.core.arena import Arena, B
-from structures.core.cursor import Cursor, Resumable
-from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.cursor import Cursor
 from structures.core.kernel import compiled
 from structures.join_tree import walk
 from structures.join_tree.tables import JoinTables
 from structures.join_tree.walk import begin_walk
-from structures.ordered.scan import SCAN_DEPTH, SCAN_WORDS, scan_fill, scan_start
-from structures.ordered.search import DEPTH as FRAMES_LEFT
-from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 
 _CHUNK = 4096  # rows that a walk begins with, at a time
 MOST = 1 << 16  # most rows of a call
 _NONE = np.empty(0, np.int32)
-_NO_ENDS = np.empty(0, np.int64)
 
 
 class Start(Protocol):
-    """Rows of one alias."""
+    """Rows of one alias, as of a cursor of one line."""
 
     @property
     def done(self) -> bool: ...
 
-    def fill(self, limit: int) -> np.ndarray:
-        """int32[<= limit, or a little more] slots; an empty array does not mean the end."""
-        ...
+    def fill(self, limit: int) -> Sequence[np.ndarray] | np.ndarray: ...
 
     def clone(self) -> Start: ...
-
-
-class GivenRows:
-    """Given rows."""
-
-    def __init__(self, slots: np.ndarray) -> None:
-        self._slots = slots
-
-    @property
-    def done(self) -> bool:
-        return len(self._slots) == 0
-
-    def fill(self, limit: int) -> np.ndarray:
-        slots, self._slots = self._slots[:limit], self._slots[limit:]
-        return slots
-
-    def clone(self) -> GivenRows:
-        return copy.copy(self)
-
-
-class TreeScan(Resumable):
-    """All entries of a tree, in its order."""
-
-    def __init__(self, arena: Arena, root: tuple[int, int]) -> None:
-        self._arena, self._height, self._Z = arena, root[1], np.zeros(SCAN_WORDS, np.int64)
-        compiled(scan_start)(self._Z, root[0])
-
-    @property
-    def done(self) -> bool:
-        return bool(self._Z[SCAN_DEPTH] == 0)
-
-    def fill(self, limit: int) -> np.ndarray:
-        out = np.empty(limit + B, np.int32)
-        return out[: compiled(scan_fill)(self._arena.M, self._arena.W, self._Z, self._height, out)]
-
-
-class CodeScan(Resumable):
-    """The entries with one code."""
-
-    def __init__(self, arena: Arena, root: tuple[int, int], code: int) -> None:
-        self._arena, self._Z = arena, np.zeros(SEARCH_WORDS, np.int64)
-        compiled(search_start)(self._Z, *root, 0, code, Bounds(NEG_INF, NOTHING_BEFORE, POS_INF, NEG_INF))
-
-    @property
-    def done(self) -> bool:
-        return bool(self._Z[FRAMES_LEFT] == 0)
-
-    def fill(self, limit: int) -> np.ndarray:
-        out = np.empty(limit + B, np.int32)
-        return out[: compiled(search_fill)(self._arena.nodes, self._Z, out, 0, _NO_ENDS)]
 
 
 class JoinCursor(Cursor):
@@ -118,7 +60,7 @@ class JoinCursor(Cursor):
             if self._idle:
                 if self._start.done:
                     break
-                self._starts = self._start.fill(min(limit, _CHUNK))
+                self._starts = self._start.fill(min(limit, _CHUNK))[0]
                 self._Z[walk.START] = 0
                 looks += len(self._starts) == 0
                 continue

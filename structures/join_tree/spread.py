@@ -22,18 +22,14 @@ from structures.core.arena import COUNT, HEIGHT, ROOT, B
 from structures.core.blocks import Nodes, WriteState
 from structures.core.encoding import NEG_INF
 from structures.core.entries import Entry
-from structures.core.kernel import arrays, kernel, prefetch, wide
+from structures.core.kernel import arrays, kernel, wide
 from structures.join_tree import layout
 from structures.join_tree.layout import (
     ABSENT,
-    CODE,
-    ENDS,
     EXISTS,
     FREE,
     OPTIONAL,
     REQUIRED,
-    SPAN,
-    WIDTH,
     Tables,
     code_of,
     ends_of,
@@ -48,14 +44,11 @@ from structures.join_tree.layout import (
 )
 from structures.ordered.open_leaf import CLOSED, are_dense, change_near, close_leaf, search_near
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, STEPS, Bounds, search_fill, search_start
-from structures.ordered.tree import expect
 
 # of a run; ROOM: the first place after all runs; SIGN: 1 if its rows come
 POSITION, LINK, FIRST_, END, ROOM, SIGN, EMITTED, RUN_WORDS = range(8)
 BY_CHANGED, BY_ITSELF, BESIDE_NULL = range(3)  # TOLD: the rows that report a run: the changed ones; its own; its own beside null
 FLIPS = SEARCH_WORDS  # in Z: rows that others made live or dead
-AHEAD = 2  # as in `interval.changes`
-ROWS_AHEAD = 8  # rows between prefetching what a port knows of a row and using it
 BLOCK = 32  # rows whose records are read together
 
 
@@ -106,17 +99,6 @@ def any_live(nodes: Nodes, tables: Tables, spreading: SpreadState, e: int, slot:
     return search_fill(nodes, Z, some, 0, E[:0]) > 0
 
 
-@kernel(forceinline=True)
-def expect_record(tables: Tables, p: int, slots: Any, i: int) -> None:
-    """Prefetch what port p knows of a row soon after number i."""
-    PORTS = tables.PORTS
-    if i + ROWS_AHEAD < len(slots):
-        slot = slots[i + ROWS_AHEAD]
-        prefetch(tables.X, PORTS[p, CODE] + slot * PORTS[p, WIDTH])
-        if PORTS[p, SPAN] != 0:
-            prefetch(tables.E, PORTS[p, ENDS] + 2 * slot)
-
-
 @kernel
 def read_block(tables: Tables, p: int, slots: Any, i: int, block: Any) -> None:
     """Write (code, left, right) of up to BLOCK rows from slots[i] on, as port p sees them, into block; code -1: it does not see the row.
@@ -135,10 +117,6 @@ def shift_all(nodes: Nodes, writing: WriteState, tables: Tables, tree: int, p: i
     take_up(C, T, tree)
     if not are_dense(len(slots), C[COUNT]):
         for i in range(len(slots)):
-            if i + 2 * AHEAD < len(slots):
-                expect_path(nodes, tables, C, p, slots[i + 2 * AHEAD], 1)
-            if len(slots) > 1:
-                expect_path(nodes, tables, C, p, slots[min(i + AHEAD, len(slots) - 1)], 0)
             shift_row(nodes, writing, tables, tree, p, slots[i], inserted)
         return
     opened = CLOSED
@@ -153,12 +131,6 @@ def shift_all(nodes: Nodes, writing: WriteState, tables: Tables, tree: int, p: i
     lay_down(C, T, tree)
 
 
-@kernel
-def expect_path(nodes: Nodes, tables: Tables, C: Any, p: int, slot: int, height: int) -> None:
-    """Prefetch for a change of the row, as port p sees it, in the tree that was taken up last."""
-    expect(nodes, C, code_of(tables, p, slot), ends_of(tables, p, slot)[0], 2 * slot, height)
-
-
 @kernel(forceinline=True)
 def flipped(nodes: Nodes, writing: WriteState, tables: Tables, spreading: SpreadState, run: Any, e: int, inserted: bool) -> int:
     """The rows where link e leads that flip because rows of a run become live, away from there, or die. Writes them after rows[run[END] :],
@@ -168,7 +140,6 @@ def flipped(nodes: Nodes, writing: WriteState, tables: Tables, spreading: Spread
     if LINKS[e, layout.SPANNED] != 0:
         if has_own_live_tree(tables, e ^ 1):
             for i in range(run[FIRST_], run[END]):
-                expect_record(tables, p, rows[: run[END]], i)
                 if live_but(tables, u, rows[i], d, e):
                     rows[n] = rows[i]
                     n += 1
@@ -176,7 +147,6 @@ def flipped(nodes: Nodes, writing: WriteState, tables: Tables, spreading: Spread
         return flipped_partners(nodes, writing, tables, spreading, run, e, inserted)
     for i in range(run[FIRST_], run[END]):
         slot = rows[i]
-        expect_record(tables, p, rows[: run[END]], i)
         if not live_but(tables, u, slot, d, e) or not sees(tables, p, slot):
             continue
         Z[STEPS] += 1
@@ -338,7 +308,6 @@ def change_rows(nodes: Nodes, writing: WriteState, tables: Tables, spreading: Sp
             tables.X[bits_at(tables.INPUTS, u, rows[i])] = 0
     elif inserted:
         for i in range(n):
-            expect_record(tables, tables.INPUTS[u, layout.FIRST_PORT], rows[:n], i)
             set_bits(nodes, tables, spreading, u, rows[i], rows[n : n + B + 1])
     shift_members(nodes, writing, tables, u, rows[:n], inserted, spreading.block)
     return spread(nodes, writing, tables, spreading, inserted)

@@ -44,13 +44,15 @@ import numpy as np
 
 from structures.core.arena import COUNT, ROOT, B, words_anew
 from structures.core.control import STORE_WORDS, VERSION
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, tree_order
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
 from structures.core.runs import Sink, report
 from structures.join_tree.changes import CHANGES_WORDS, RUN, RowChanges, run_changes
 from structures.join_tree.check import check_join
-from structures.join_tree.cursors import CodeScan, JoinCursor, Start, TreeScan
+from structures.join_tree.cursors import JoinCursor, Start
 from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS, has_own_live_tree, read_positions
 from structures.join_tree.spread import (
     BESIDE_NULL,
@@ -64,6 +66,7 @@ from structures.join_tree.spread import (
 from structures.join_tree.tables import JoinTables, Port, Roots
 from structures.join_tree.walk import STEPS as WALK_STEPS
 from structures.join_tree.walk import hold
+from structures.ordered.cursors import ScanCursor, SearchCursor
 from structures.ordered.search import STEPS
 from structures.ordered.tree import build
 
@@ -180,13 +183,13 @@ class JoinTree(JoinTables):
         that its rows' spans must meet; empty: none."""
         return JoinCursor(self, roots.trees, position, start, bounds)
 
-    def all_of(self, roots: Roots, port: int) -> TreeScan:
+    def all_of(self, roots: Roots, port: int) -> ScanCursor:
         """The full rows of a port's alias."""
-        return TreeScan(self.arena, (int(roots.trees[port, 0]), int(roots.trees[port, 1])))
+        return ScanCursor(self.arena, EntryRoot(int(roots.trees[port, 0]), int(roots.trees[port, 1]), (), True))
 
-    def of_code(self, roots: Roots, port: int, code: int) -> CodeScan:
+    def of_code(self, roots: Roots, port: int, code: int) -> SearchCursor:
         """The full rows of a port's alias with this code."""
-        return CodeScan(self.arena, (int(roots.trees[port, 0]), int(roots.trees[port, 1])), code)
+        return SearchCursor(self.arena, EntryRoot(int(roots.trees[port, 0]), int(roots.trees[port, 1]), (), True), code, (NEG_INF, POS_INF))
 
     def holds(self, roots: Roots, alias: int, slots: np.ndarray) -> np.ndarray:
         """bool[n]: which of these rows, described, are full in this version. O(log n) a row."""

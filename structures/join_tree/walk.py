@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import LEAF_WORDS, B, F
+from structures.core.arena import B, F
 from structures.core.bits import LANES, below8, count_bits, equals
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF
-from structures.core.kernel import arrays, kernel, prefetch, wide
+from structures.core.kernel import arrays, kernel, wide
 from structures.join_tree.layout import FAR, FIRST_PORT, HAS, KIND, OPTIONAL, PORT, SPAN, Tables, code_of, ends_of, sees
 from structures.ordered.layout import COUNTS, KL, SLOT, child_of
 from structures.ordered.layout import KEY as KEY_
@@ -101,7 +101,7 @@ def sift_level(tables: Tables, walking: JoinTreeWalk, level: int, u: int, n: int
 
 
 @kernel(forceinline=True)
-def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, lists: Any, level: int) -> int:
+def in_one_leaf(W: Any, root: int, height: int, key: int, lists: Any, level: int) -> int:
     """Write the entries of a key into lists[level] in the usual case that all are in one leaf that has others after them; otherwise return
     -1. The tree has one set, without spans, so keys alone determine the path."""
     o = root
@@ -110,8 +110,6 @@ def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, lists: Any, le
         for c in range(0, F, LANES):
             n += count_bits(below8(W, 2 * o + KL + c, key) & ((1 << (F - c)) - 1))
         o = child_of(W, o, max(n - 1, 0))
-    for line in range(SLOT // 2, LEAF_WORDS, 8):
-        prefetch(M, o + line)
     keys = 2 * o + KEY_
     first, end = equals(W, keys, keys + W[2 * o + COUNTS], key)
     if end == keys + W[2 * o + COUNTS]:
@@ -132,7 +130,7 @@ def miss_level(walking: JoinTreeWalk, level: int) -> None:
 @kernel(forceinline=True)
 def open_level(nodes: Nodes, tables: Tables, walking: JoinTreeWalk, level: int) -> None:
     """Find the partners that the next level binds."""
-    M, W, LINKS, PORTS = nodes.M, nodes.W, tables.LINKS, tables.PORTS
+    W, LINKS, PORTS = nodes.W, tables.LINKS, tables.PORTS
     ROOTS, PATHS, state, lists = walking.ROOTS, walking.PATHS, walking.state, walking.lists
     e, near = PATHS[state[0, POSITION], level, 0], PATHS[state[0, POSITION], level, 1]
     p, q, slot, is_optional = LINKS[e, PORT], LINKS[e ^ 1, PORT], state[near, BOUND], LINKS[e, KIND] == OPTIONAL
@@ -148,7 +146,7 @@ def open_level(nodes: Nodes, tables: Tables, walking: JoinTreeWalk, level: int) 
         return
     state[level, KEY], state[level, LOW], state[level, HIGH] = key, low, high
     if PORTS[p, SPAN] == 0:
-        n = in_one_leaf(M, W, ROOTS[p, 0], ROOTS[p, 1], key, lists, level)
+        n = in_one_leaf(W, ROOTS[p, 0], ROOTS[p, 1], key, lists, level)
         if n >= 0:
             state[level, MORE], state[level, WHOLE] = 0, 1
             state[0, STEPS] += ROOTS[p, 1] + 1 + n

@@ -16,8 +16,8 @@ import numpy as np
 
 from structures.core.blocks import Nodes, WriteState
 from structures.core.entries import Entries
-from structures.core.kernel import arrays, kernel, prefetch, wide
-from structures.ordered.tree import cut, expect, put
+from structures.core.kernel import arrays, kernel, wide
+from structures.ordered.tree import cut, put
 
 # Words of the state: own changes begun, of each kind; inserted rows that are settled; how often a row had few left; the last two as in
 # `PairCounts`.
@@ -26,8 +26,6 @@ OPEN = 1 << 30
 GUESSED = 1 << 29  # added to the count of a row that has more partners than are counted
 SILENT = -1  # in place of a version: a row without a partner moves, which is not reported
 FEW = -2  # likewise: fewer than LEAST partners of a guessed row are counted
-PAIRS_AHEAD = 16  # pairs between prefetching a count and using it
-AHEAD = 2  # changes between prefetching a leaf and using it, and between prefetching the path to it and using that
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "uint8[::1]", "int64[::1]", "int32[::1]")
@@ -63,13 +61,11 @@ class Flips(NamedTuple):
     slots: np.ndarray
 
 
-@kernel("int64(OwnRows, int64[::1], int32[::1], int64[::1], Pairs, Flips, int64)")
-def count_pairs(own: OwnRows, state: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
-    """Count these pairs, then begin the own changes of the versions up to `until`. Returns the number of flips. words: the counts, two
-    each. O(1) a pair."""
-    n, version, last, least = 0, -1, len(pairs.slots) - 1, GUESSED + state[LEAST]
-    for i in range(last + 1):
-        prefetch(words, pairs.slots[min(i + PAIRS_AHEAD, last)] >> 1)
+@kernel("int64(OwnRows, int64[::1], int32[::1], Pairs, Flips, int64)")
+def count_pairs(own: OwnRows, state: Any, counts: Any, pairs: Pairs, flips: Flips, until: int) -> int:
+    """Count these pairs, then begin the own changes of the versions up to `until`. Returns the number of flips. O(1) a pair."""
+    n, version, least = 0, -1, GUESSED + state[LEAST]
+    for i in range(len(pairs.slots)):
         if pairs.at[i] != version:
             version = pairs.at[i]
             n = begin_versions(own, state, counts, flips, n, version)
@@ -135,15 +131,9 @@ def begin_versions(own: OwnRows, state: Any, counts: Any, flips: Flips, n: int, 
 @kernel("int64(Nodes, WriteState, Entries, uint8[::1])")
 def relist(nodes: Nodes, writing: WriteState, entries: Entries, inserted: Any) -> int:
     """Insert these rows into the list, or remove them, one after another. Returns how many of these were not there. O(log n) a row."""
-    C, keys, lefts, slots = writing.C, entries.key, entries.left, entries.slot
-    last, missing = len(inserted) - 1, 0
+    keys, lefts, slots = entries.key, entries.left, entries.slot
+    missing = 0
     for i in range(len(inserted)):
-        if i + 2 * AHEAD <= last:
-            a = i + 2 * AHEAD
-            expect(nodes, C, keys[a], lefts[a], 2 * slots[a], 1)
-        if i + AHEAD <= last:
-            a = i + AHEAD
-            expect(nodes, C, keys[a], lefts[a], 2 * slots[a], 0)
         if inserted[i] != 0:
             put(nodes, writing, 0, wide(keys[i]), lefts[i], entries.right[i], wide(slots[i]))
         elif not cut(nodes, writing, 0, wide(keys[i]), lefts[i], wide(slots[i])):

@@ -60,7 +60,6 @@ class PairCounts:
         address space of the list in 8-byte words (not memory)."""
         self.list = RowList(words)
         self._counts = reserve(4 * SLOTS, np.int32)
-        self._words = self._counts.view(np.int64)
         self._state = np.zeros(STATE_WORDS, np.int64)
         self._state[LEAST] = least
         self._own, self.few = _NO_OWN, _SLOTS  # rows with few counted partners, at the end of a run
@@ -100,7 +99,7 @@ class PairCounts:
         own = self._own
         most = len(pairs.slots) + len(own.deleted) + 2 * len(own.moved) + len(own.inserted)
         flips = Flips(np.empty(most, np.int64), np.empty(most, np.int32))
-        n = compiled(count_pairs)(own, self._state, self._counts, self._words, pairs, flips, until)
+        n = compiled(count_pairs)(own, self._state, self._counts, pairs, flips, until)
         if n:
             self._parts.append(Flips(flips.at[:n], flips.slots[:n]))
 

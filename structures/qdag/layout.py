@@ -7,7 +7,7 @@
     ref      of an inner node place << AT; of a leaf place << AT | FRESH; of the loaded leaf some of its entries, as bits; of a tested atom
              also 0, nothing is there, or FULL, the given values are there and no variable is free
     leaves   the loaded leaf of each atom: LINE words, its coordinates (except given ones, in a cell of these) and the slots [LEAF each,
-             int32]. On the path to a frame, and below it, an atom has only one. Behind them some items' values (`prefetch_ways`)
+             int32]. On the path to a frame, and below it, an atom has only one.
     plan     joint atoms, all atoms, all quadrants, place of the given atom, words of an item, tested atoms, whether each tuple is reported
              once, given variables; an atom: arity, first, place, checks, variables, MAP, EXT, LATE, SOURCES, GROUP, WHOLE; the joint
              atoms come before those that are cells, the tested ones last
@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.kernel import arrays, kernel
-from structures.quadtree.layout import AHEAD, BASE, BITS, CODE_BITS, LEAF, MOST_ARITY, ROOT
+from structures.quadtree.layout import BASE, BITS, CODE_BITS, LEAF, MOST_ARITY, ROOT
 
 MOST_VARIABLES = 6  # quadrants are bits of a word
 MOST_ATOMS = 8
 
-DEPTH, STEPS, GAP, SINCE, DEAD, ITEM, ITEMS, AHEAD_OF = range(8)  # ITEM: read so far, of ITEMS; ways are prefetched from AHEAD_OF on
+DEPTH, STEPS, GAP, SINCE, DEAD, ITEM, ITEMS = range(7)  # ITEM: read so far, of ITEMS
 SLOTS, CELL, LEVEL, CANDIDATES, VALUES = 8, 16, 24, 32, 40
 LOOKED_UP, EXCLUDED = 48, 49  # tuples that were looked up in tested atoms; items, cells and tuples that a group of these excluded
 WAYS, WAY_WORDS = 56, CODE_BITS + 3  # per atom, for the last item bound: its number (-1: none), lowest level, ref at each level from -1
@@ -39,7 +39,6 @@ ATOM, ATOM_WORDS = 8, 92  # per atom, from here on
 ARITY, FIRST, POSITION, CHECKS, VARIABLES, MAP, EXT, LATE, SOURCES, GROUP, WHOLE = 0, 1, 2, 3, 4, 8, 72, 88, 89, 90, 91
 # CHECKS: coordinates whose variables atoms before it have, as bits; LATE: of these those of the atom just before it, at its
 # coordinate SOURCES >> 4 j. GROUP of a tested atom, or MUST; WHOLE: whether all its variables are given.
-VALUES_WORDS = AHEAD * (MOST_ARITY + 1)  # behind the leaves
 MUST = -1
 JOIN = -100
 NOTHING = -2
@@ -55,14 +54,8 @@ def plan_words(atoms: int) -> int:
 
 
 def state_words(atoms: int) -> int:
-    """Return the words of a cursor's state: a frame for each level of codes, and for each level of slots of each atom. There are at least
-    PATHS_WORDS of them, for `prefetch_ways`."""
+    """Return the words of a cursor's state: a frame for each level of codes, and for each level of slots of each atom."""
     return FRAMES + (CODE_BITS + 2) * (1 + atoms) * (4 + atoms)
-
-
-def line_words(atoms: int) -> int:
-    """Return the words of the loaded leaves, and of the values behind them."""
-    return atoms * LINE + VALUES_WORDS
 
 
 @kernel(forceinline=True)

@@ -42,7 +42,7 @@ import numpy as np
 from structures.core import cursor
 from structures.core.kernel import compiled
 from structures.qdag import layout
-from structures.qdag.layout import ROOT_WORDS, QdagWalk, line_words, plan_words, state_words
+from structures.qdag.layout import LINE, ROOT_WORDS, QdagWalk, plan_words, state_words
 from structures.qdag.scan import NO_SLOT, SCANNED, SCANNED_AT_ONCE, read_items, scan_of
 from structures.quadtree.layout import MOST_ARITY
 from structures.quadtree.trees import QuadtreeRoot, QuadTrees
@@ -88,7 +88,7 @@ class QdagCursor(cursor.Cursor):
         self._nodes, self._plans = trees.arrays[0], plans
         self._scan = np.zeros(1, np.int64) if scan is None else scan
         self._Z[layout.ITEMS] = len(items) // plans[0].item(layout.WIDTH) if scan is None else 0
-        self._walking = QdagWalk(plans[0], plans[1], items, np.empty(line_words(atoms), np.int32), self._Z)
+        self._walking = QdagWalk(plans[0], plans[1], items, np.empty(atoms * LINE, np.int32), self._Z)
         self._ended = self._is_over()
 
     def _is_over(self) -> bool:

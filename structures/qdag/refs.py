@@ -7,35 +7,27 @@ from typing import Any
 from structures.core.bits import equal16, highest, lowest, with_bit16
 from structures.core.kernel import kernel, prefetch, wide
 from structures.qdag.layout import (
-    AHEAD_OF,
     ARITY,
     AT,
     ATOM,
     ATOM_WORDS,
-    ATOMS,
     EXT,
     FIRST,
-    FRAMES,
     FRESH,
     ITEM,
-    ITEMS,
     LINE,
     MAP,
     SUBSET,
-    TESTED,
-    VALUES_WORDS,
     VARIABLES,
     WAY_WORDS,
     WAYS,
-    WHOLE,
     WIDTH,
     QdagWalk,
     base_of,
     bits_of,
     root_of,
 )
-from structures.quadtree.layout import AHEAD, CODE_BITS, HEAD, LEAF, QuadNodes, QuadtreeShape, live_child
-from structures.quadtree.prefetching import prefetch_paths
+from structures.quadtree.layout import CODE_BITS, HEAD, LEAF, QuadNodes, QuadtreeShape, live_child
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, leads_to_leaf
 
 
@@ -185,23 +177,3 @@ def bind(nodes: QuadNodes, walking: QdagWalk, t: int, count: int) -> int:
         level = CODE_BITS + level if level >= 0 else bits - 1
     ref = loaded(nodes, walking, t, ref, level)
     return agreeing(walking, t, ref, rest, items, v) if ref & SUBSET != 0 else ref
-
-
-@kernel
-def prefetch_ways(nodes: QuadNodes, walking: QdagWalk) -> None:
-    """Prefetch the ways of `bind` for item state[ITEM] - 1 and those after it, AHEAD in all. There is no frame yet: their words are room
-    for the paths. If only the leading coordinates have values, the others are undefined, and the paths end before their levels."""
-    plan, roots, items, leaves, state = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
-    first, begin = state[ITEM] - 1, wide(len(leaves) - VALUES_WORDS)
-    n = min(state[ITEMS] - first, AHEAD)
-    state[AHEAD_OF] = first + n
-    for t in range(plan[ATOMS] + plan[TESTED] if n > 1 else 0):
-        a = ATOM + t * ATOM_WORDS
-        k, f, whole = plan[a + ARITY], plan[a + FIRST], plan[a + WHOLE] != 0
-        if f == 0 and not whole:
-            continue
-        for i in range(n):
-            for j in range(k if whole else f):
-                leaves[begin + i * (k + 1) + j] = items[(first + i) * plan[WIDTH] + 1 + plan[a + VARIABLES + j]]
-        tree, part = (root_of(roots, t), bits_of(roots, t), base_of(roots, t)), (begin, begin + n * (k + 1))
-        prefetch_paths(nodes, tree, QuadtreeShape(k, f), leaves, part, 0 if whole else CODE_BITS, state, FRAMES)

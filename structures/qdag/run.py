@@ -28,7 +28,7 @@ import numpy as np
 from structures.core.blocks import WriteState
 from structures.core.control import VERSION
 from structures.core.kernel import arrays, compiled, contiguous, kernel, wide
-from structures.qdag.layout import DEPTH, ITEM, ITEMS, MOST_ATOMS, ROOT_WORDS, STEPS, QdagWalk, line_words, state_words
+from structures.qdag.layout import DEPTH, ITEM, ITEMS, LINE, MOST_ATOMS, ROOT_WORDS, STEPS, QdagWalk, state_words
 from structures.qdag.qdag import And
 from structures.qdag.walk import and_steps
 from structures.quadtree.changes import delete_entry, insert_entry
@@ -224,7 +224,7 @@ class Runs:
         others = len(base_of) - 1
         self._query = Query(trees, positions, atoms)
         roots, items = np.zeros(ROOT_WORDS * max(1, others), np.int64), np.zeros(1 + join.dimension, np.int64)
-        leaves, reading = np.zeros(line_words(max(1, others)), np.int32), np.zeros(state_words(max(1, others)), np.int64)
+        leaves, reading = np.zeros(max(1, others) * LINE, np.int32), np.zeros(state_words(max(1, others)), np.int64)
         self._walking = QdagWalk(words, roots, items, leaves, reading)
         versions = np.zeros((2, ROOT_WORDS * len(join.trees.shapes)), np.int64)
         self._state = State(np.zeros(RUN_WORDS, np.int64), versions, np.zeros(MOST_ARITY + 1, np.int32))

@@ -22,7 +22,7 @@ import numpy as np
 
 from structures.core.bits import lowest
 from structures.core.kernel import kernel, wide
-from structures.qdag.layout import AHEAD_OF, DEPTH, ITEM, ITEMS, STEPS, WIDTH, QdagWalk
+from structures.qdag.layout import DEPTH, ITEM, ITEMS, STEPS, WIDTH, QdagWalk
 from structures.qdag.refs import first_of_each
 from structures.qdag.walk import and_steps
 from structures.quadtree.layout import LEAF, LEVELS, MOST_ARITY, QuadNodes, QuadtreeShape
@@ -97,7 +97,6 @@ def read_items(nodes: QuadNodes, walking: QdagWalk, other_plan: Any, other_roots
             if scanning[SCANNED] == 0:
                 break
             state[ITEM], state[ITEMS] = 0, scan(nodes, scanning, walking, plan[WIDTH])
-            state[AHEAD_OF] = state[ITEMS]  # one after another in Morton order: most of a way is that of the item before
         if items[0] == NO_SLOT:
             n = and_steps(nodes, QdagWalk(other_plan, other_roots, items, leaves, state), out, n, stop)
         else:

@@ -105,7 +105,7 @@ class _Test:
             plan[a + ARITY], plan[a + POSITION], plan[a + GROUP] = len(order), branch, one.groups[position]
             plan[a + layout.VARIABLES : a + layout.VARIABLES + len(order)] = order
         words = np.array([word for _, position, one in listed for word in roots[_plain(one.atoms[position])][:ROOT_WORDS]], np.int64)
-        leaves, state = np.empty(layout.line_words(len(listed)), np.int32), np.zeros(FRAMES + 1, np.int64)
+        leaves, state = np.empty(len(listed) * layout.LINE, np.int32), np.zeros(FRAMES + 1, np.int64)
         self._walking = QdagWalk(plan, words, np.empty(0, np.int64), leaves, state)
 
     def find(self, trees: QuadTrees, tuples: np.ndarray) -> tuple[np.ndarray, int]:

@@ -25,7 +25,6 @@ from structures.core.bits import count_bits, equal16, lowest
 from structures.core.kernel import kernel, wide
 from structures.qdag.absent import begin_tested, descend_tested, has_live_tests, passes, permitted
 from structures.qdag.layout import (
-    AHEAD_OF,
     ALL,
     ARITY,
     AT,
@@ -68,7 +67,7 @@ from structures.qdag.layout import (
     bits_of,
     root_of,
 )
-from structures.qdag.refs import agreeing, await_child, bind, child_at, enter, enter_child, first_of_each, loaded, prefetch_ways, quadrants
+from structures.qdag.refs import agreeing, await_child, bind, child_at, enter, enter_child, first_of_each, loaded, quadrants
 from structures.quadtree.layout import LEAF, QuadNodes
 from structures.quadtree.search import children_of
 
@@ -131,8 +130,6 @@ def begin(nodes: QuadNodes, walking: QdagWalk) -> int:
             return NOTHING
         if t < joint:
             top = max(top, bits_of(roots, t))
-    if state[ITEM] > state[AHEAD_OF]:
-        prefetch_ways(nodes, walking)
     if plan[ONCE] != 0:
         take_given(walking)
     for t in range(plan[ATOMS]):

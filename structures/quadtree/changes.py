@@ -28,7 +28,6 @@ from structures.quadtree.layout import (
     new_leaf,
     top_level,
 )
-from structures.quadtree.prefetching import prefetch_entries
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, size_of
 
 
@@ -283,10 +282,8 @@ def change_entries(nodes: QuadNodes, writing: WriteState, t: int, entries: Any, 
     C[MISSING] counts deletes of entries that were not there. O(2**k log n) an entry of k coordinates."""
     C = writing.C
     h = layout.TREE + layout.TREE_WORDS * t
-    width, prefetched = C[h + layout.ARITY] + 1, wide(e)
+    width = C[h + layout.ARITY] + 1
     while e < len(entries):
-        if e == prefetched:
-            prefetched = prefetch_entries(nodes, C, h, entries, e)
         if not inserted:
             if not delete_entry(nodes, writing, t, entries, e):
                 C[layout.MISSING] += 1

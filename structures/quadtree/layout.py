@@ -55,9 +55,7 @@ ROOT, BITS, BASE, COUNT, ARITY, FIRST = 0, 1, 2, 3, 4, 5  # of a tree; BASE: of 
 SPARE_TREE = MOST_TREES  # behind the others: one that is made beside them (`merging.py`)
 PATH = TREE + TREE_WORDS * (SPARE_TREE + 1)
 LEVELS = 3 * CODE_BITS + 2  # the most
-AHEAD = 64  # entries whose paths are prefetched together (`prefetching.py`)
-PATHS, PATHS_WORDS = PATH + 3 * LEVELS, 2 * AHEAD  # room for these paths
-CONTROL_WORDS = PATHS + PATHS_WORDS
+CONTROL_WORDS = PATH + 3 * LEVELS
 # Words of W, from 2 * o: of an inner node which children are leaves, and which there are, as bits; of a leaf its entries, and LEAF_MARK.
 # Behind them children, or columns.
 LEAVES, CHILDREN = 2, 3

@@ -33,7 +33,6 @@ from structures.quadtree import layout
 from structures.quadtree.changes import delete_entry, insert_entry
 from structures.quadtree.compact import CODE, LEFT, CompactForms, begun, compact_position, compress, form_words
 from structures.quadtree.layout import QuadArena, QuadNodes, QuadtreeShape, drop_block, is_leaf, level_below, live_child
-from structures.quadtree.prefetching import prefetch_entries
 from structures.quadtree.search import child_of, copy_leaf, ends_at
 
 ALL = 1 << 50  # steps: more than there are
@@ -126,10 +125,8 @@ def replay(nodes: QuadNodes, writing: WriteState, t: int, entries: Any, inserted
     does not have. O(2**k log n) an entry."""
     C = writing.C
     h = layout.TREE + layout.TREE_WORDS * t
-    width, prefetched = C[h + layout.ARITY] + 1, wide(0)
+    width = C[h + layout.ARITY] + 1
     for i in range(len(inserted)):
-        if i * width == prefetched:
-            prefetched = prefetch_entries(nodes, C, h, entries, prefetched)
         if inserted[i] != 0:
             done = insert_entry(nodes, writing, t, entries, i * width)
         else:

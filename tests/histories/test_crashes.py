@@ -23,7 +23,7 @@ from tests.server_process import NotStarted, ServerProcess
 
 HERE = [step for step in STEPS if step not in ELSEWHERE]
 # how often a failpoint may be passed before the kill; for others 30
-TIMES = {"in-build": 4, "in-snapshot": 4, "after-snapshot": 2, "in-log-cleaning": 1, "in-patch": 6, "in-recovery": 8, "in-replay": 8}
+TIMES = {"in-build": 4, "in-snapshot": 4, "after-snapshot": 2, "in-log-cleaning": 1, "in-patch": 2, "in-recovery": 8, "in-replay": 8}
 EACH, AT_RANDOM, SOAK = 1, 2, 500
 
 

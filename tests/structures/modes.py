@@ -10,7 +10,7 @@ from tests.structures.planted_events import EVENTS
 STRUCTURES = {
     "qdag": Structure(
         "qdag.machine.QdagMachine",
-        ("tests/structures/qdag/test_qdag.py", "tests/structures/qdag/test_prefetching.py"),
+        ("tests/structures/qdag/test_qdag.py",),
         "not tens_of_thousands",
         (
             Canary("structures.quadtree.changes", "own_block", "lambda nodes, writing, h, o, level: o"),

@@ -213,22 +213,18 @@ class Relation(Readings):
         return self._http.post_changes(f"{self._path}/changes", content=content, media_type=media_type, params=params)
 
     def _post(self, source: Source, op: Op | None, on_error: OnError, progress: bool | Progress) -> Receipt:
-        total, first, lines = Receipt(), 0, None
-        emit = progress_of(progress, self.name)
+        total, emit = Receipt(), progress_of(progress, self.name)
         try:
             for body in bodies(source, op):
-                first, lines = total.applied + total.ignored + total.skipped_count, body.lines
-                receipt = self.post(body.content, body.media_type, on_error=on_error)
-                if lines:
-                    _name_lines(receipt.skipped, lines)
+                first = total.applied + total.ignored + total.skipped_count
+                with _lines_named(body, first):
+                    receipt = self.post(body.content, body.media_type, on_error=on_error)
+                if body.lines:
+                    _name_lines(receipt.skipped, body.lines)
                 total = total.and_then(receipt, first) if total.version else receipt
                 emit(total.applied + total.ignored + total.skipped_count, body.done)
         except LivejoinError as error:  # of the source, too, when earlier bodies are applied
             error.receipt = total
-            if isinstance(error, Problem):
-                if lines:
-                    _name_lines(error.errors, lines)
-                error.errors = [shifted(bad, first) for bad in error.errors]
             raise
         return total
 

@@ -26,7 +26,7 @@ def make(suffix: str, version: int, schema: pa.Schema) -> Format:
     return RowGroups(made, schema) if suffix == "arrow" else made
 
 
-class RowGroups:
+class RowGroups(Format):
     """Wraps another format, and passes it the rows in groups that depend on the rows alone. Memory: one group."""
 
     def __init__(self, inner: Format, schema: pa.Schema) -> None:
@@ -43,7 +43,7 @@ class RowGroups:
         return b"".join([*rest, self._inner.end(following)])
 
 
-class Parquet:
+class Parquet(Format):
     """Parquet, with one row group per chunk."""
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import orjson
 import pyarrow as pa
@@ -12,36 +11,28 @@ from livejoin.wire.rows import ArrowRows, Pieces, csv_header, encode_rows
 from service.api.http import media
 
 
-class Format(Protocol):
-    """The bytes of one response, in order: head, any number of chunks, end."""
+class Format:
+    """The bytes of one response, in order: head, any number of chunks, end. This one has lines that need nothing around them."""
 
-    def head(self) -> bytes: ...
-    def chunk(self, rows: pa.RecordBatch) -> Pieces: ...
-    def end(self, following: str | None) -> bytes: ...
-
-
-class Lines:
-    """JSON lines."""
+    def __init__(self, kind: str, head: bytes = b"") -> None:
+        self._kind, self._head = kind, head
 
     def head(self) -> bytes:
-        return b""
+        return self._head
 
     def chunk(self, rows: pa.RecordBatch) -> Pieces:
-        return [encode_rows(media.JSONL, rows)]
+        return [encode_rows(self._kind, rows)]
 
     def end(self, following: str | None) -> bytes:
         return b""
 
 
-class Page:
+class Page(Format):
     """One JSON object: `{"version": …, "rows": […], "next": cursor or null}`."""
 
     def __init__(self, version: int) -> None:
-        self._version = version
+        super().__init__(media.JSONL, b'{"version":%d,"rows":[' % version)
         self._begun = False
-
-    def head(self) -> bytes:
-        return b'{"version":%d,"rows":[' % self._version
 
     def chunk(self, rows: pa.RecordBatch) -> Pieces:
         if not rows.num_rows:
@@ -57,26 +48,10 @@ class Page:
         return b'],"next":%b}' % orjson.dumps(following)
 
 
-class Csv:
+class Arrow(Format):
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-
-    def head(self) -> bytes:
-        return csv_header(self._schema)
-
-    def chunk(self, rows: pa.RecordBatch) -> Pieces:
-        return [encode_rows(media.CSV, rows)]
-
-    def end(self, following: str | None) -> bytes:
-        return b""
-
-
-class Arrow:
-    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__(media.ARROW)
         self._rows = ArrowRows(schema)
-
-    def head(self) -> bytes:
-        return b""
 
     def chunk(self, rows: pa.RecordBatch) -> Pieces:
         return self._rows.chunk(rows)
@@ -90,26 +65,21 @@ def event(name: str, data: bytes, identity: str | None = None) -> bytes:
     return b"event: %b\n%bdata: %b\n\n" % (name.encode(), b"" if identity is None else b"id: %b\n" % identity.encode(), data)
 
 
-class Events:
+class Events(Format):
     """Server-sent events: one `event: row` per row, then `event: end`."""
 
     def __init__(self, version: int) -> None:
+        super().__init__(media.SSE)
         self._version = version
-
-    def head(self) -> bytes:
-        return b""
-
-    def chunk(self, rows: pa.RecordBatch) -> Pieces:
-        return [encode_rows(media.SSE, rows)]
 
     def end(self, following: str | None) -> bytes:
         return event("end", orjson.dumps({"version": self._version, "next": following}))
 
 
 _MADE: dict[str, Callable[[int, pa.Schema], Format]] = {
-    media.JSONL: lambda version, schema: Lines(),
+    media.JSONL: lambda version, schema: Format(media.JSONL),
     media.JSON: lambda version, schema: Page(version),
-    media.CSV: lambda version, schema: Csv(schema),
+    media.CSV: lambda version, schema: Format(media.CSV, csv_header(schema)),
     media.ARROW: lambda version, schema: Arrow(schema),
     media.SSE: lambda version, schema: Events(version),
 }

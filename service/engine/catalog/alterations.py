@@ -1,7 +1,8 @@
 """Extend the definition of a relation in use: add columns or intervals, allow nulls, set a retention.
 
-    beside the writer    check the existing rows against the new intervals; copy the table into a wider one, by pieces in the turn
-    in its turn          check the rows that were added since; write the new definition to disk; update table, relation and views
+    beside the writer    check the existing rows against the new intervals
+    in its turn          check the rows that were added since; copy the table into a wider one; write the new definition to disk; update
+                         table, relation and views
 
 Live views stay as they are: they read columns by name. A batch that was validated against the former definition is validated again
 (`tables/evolution.py`). A change that fails on the way leaves no trace.
@@ -10,7 +11,6 @@ Live views stay as they are: they read columns by name. A batch that was validat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,8 +32,8 @@ from service.engine.writer import Writer
 from service.errors import Problem, dropped
 from service.tables.relations import Relation
 from service.tables.resolution import Slots
-from service.tables.store import PIECE_ROWS
 from service.views.nulls import compared_columns
+from structures.rows.rows import RowStore
 
 
 class Alteration(NamedTuple):
@@ -63,18 +63,11 @@ class Alterations:
             if definition.to_json() == relation.definition.to_json():
                 return altered
             check = _Check(relation, definition)
-            check.require(_all_slots(held))
+            check.require(relation.table.scanned(held.version))
             if dry_run:
                 self._require_free(relation, definition)
                 return altered
-            try:
-                self._writer.call(partial(change, partial(self._begin, relation, definition))).result()
-                while self._writer.call(partial(change, partial(self._widen, relation))).result():
-                    reach("in-patch")
-                self._writer.call(partial(change, partial(self._conclude, held, definition, check))).result()
-            finally:
-                with suppress(Problem):  # the service is stopping
-                    self._writer.call(relation.table.end_widening).result()
+            self._writer.call(partial(change, partial(self._conclude, held, definition, check))).result()
         self._retention.wake()
         return altered
 
@@ -108,19 +101,6 @@ class Alterations:
         made = RelationDefinition.model_construct(columns=list(columns.values()), key=before.key, intervals=intervals, retain=retain)
         return parse_relation(made.to_json())
 
-    def _begin(self, relation: Relation, definition: RelationDefinition) -> Callable[[], None]:
-        self._require_free(relation, definition)
-        try:
-            relation.table.begin_widening(relation.schema_of(definition))
-        except (OSError, MemoryError) as error:
-            raise Problem("no-room", f"there is not enough memory or address space for the columns: {error}; nothing was changed") from None
-        return lambda: None
-
-    @staticmethod
-    def _widen(relation: Relation) -> Callable[[], bool]:
-        more = relation.table.widen()
-        return lambda: more
-
     def _require_free(self, relation: Relation, definition: RelationDefinition) -> None:
         """Problem `relation-in-use` if a view compares a column that is to become nullable, or a stored view reads it: what is never null
         there may be compared above."""
@@ -146,14 +126,17 @@ class Alterations:
         for net in held.backlog.take(self._state.newest):
             check.require(iter([net.inserted]))
         self._log.require_room()
-        relation.table.finish_widening()
+        try:
+            rows = relation.table.wider(relation.schema_of(definition))
+        except (OSError, MemoryError) as error:
+            raise Problem("no-room", f"there is not enough memory or address space for the columns: {error}; nothing was changed") from None
         reach("in-patch")
-        return partial(self._write, relation, definition, definition.to_json())
+        return partial(self._write, relation, definition, definition.to_json(), rows)
 
-    def _write(self, relation: Relation, definition: RelationDefinition, stored: dict[str, Any]) -> None:
+    def _write(self, relation: Relation, definition: RelationDefinition, stored: dict[str, Any], rows: RowStore) -> None:
         self._log.change_relation(relation.name, stored)
         reach("in-patch")
-        made = relation.extended(definition)
+        made = relation.extended(definition, rows)
         self._state.relations = {**self._state.relations, relation.name: made}
         for view in self._state.maintained:
             if relation.name in view.relations:
@@ -188,10 +171,3 @@ class _Check:
                 if validated.error_count:
                     reason = validated.errors[0].reason
                     raise Problem("definition-differs", f"rows of {self._relation.name} do not fit: {reason}; nothing was changed")
-
-
-def _all_slots(held: HeldRelation) -> Iterator[Slots]:
-    start = 0
-    while start >= 0:
-        slots, start = held.relation.table.scan(held.version, start, PIECE_ROWS)
-        yield slots

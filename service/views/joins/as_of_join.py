@@ -30,17 +30,17 @@ from service.query.conditions import ColumnRef
 from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, order_of, parted
 from service.tables.domains import Domain
-from service.tables.inputs import Codes, Input, ends_of, joined, text_pieces
+from service.tables.inputs import Codes, Input, ends_of, joined, scanned, text_pieces
 from service.tables.masks import pair_mask
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
-from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import CursorChain
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
-from service.views.joins.slots_cursor import SlotsCursor, SlotSource
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.slots_cursor import Filtered, SlotsCursor, agreeing
 from service.views.words import BYTES, SortedColumn, words_of
 from structures.core.arena import KEY_MAX
+from structures.core.cursor import Cursor, GivenCursor
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 from structures.core.entries import NO_ENTRIES, Entries, room_for, tree_order
 from structures.core.entry_tree import EntryRoot
@@ -48,7 +48,6 @@ from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS
 from structures.index.indexes import Entries as Rows
 from structures.interval.changes import EMITTED
-from structures.interval.cursors import GivenCursor
 from structures.interval.tree import IntervalTree
 from structures.ordered.whole import read_all
 from structures.ranked.entries import RankedChanges
@@ -56,7 +55,6 @@ from structures.ranked.search import find_ends
 from structures.ranked.tries import NOBODY
 from structures.ranked.validity import Validity, ValidityChanges
 
-_CHUNK = 1 << 16  # rows of a relation per step of building
 _LONELY = KEY_MAX - 1  # the key of points that nothing matches
 _NOBODY = SLOTS - 1  # the slot for the time before the first row of a key
 _POINT, _OTHER = 0, 1  # sets
@@ -79,24 +77,14 @@ Keep = Callable[[Combination], npt.NDArray[np.bool_]]
 
 
 class AsOfCursor(SlotsCursor):
-    """Reads the tree as rows of the view, whose alias `point` is set 0; `keep`: which rows to return, all that each one keeps."""
+    """Reads the tree as rows of the view, whose alias `point` is set 0."""
 
-    def __init__(self, cursor: SlotSource, point: int, *keep: Keep | None) -> None:
+    def __init__(self, cursor: Cursor, point: int) -> None:
         super().__init__(cursor)
-        self._point, self._keep, self._dropped = point, [one for one in keep if one is not None], 0
-
-    @property
-    def dead_ends(self) -> int | None:
-        own = super().dead_ends
-        return self._dropped + (own or 0) if self._keep else own
+        self._point = point
 
     def fill(self, limit: int) -> Combination:
-        rows = shown(super().fill(limit), self._point)
-        for keep in self._keep:
-            kept = keep(rows)
-            self._dropped += len(kept) - int(np.count_nonzero(kept))
-            rows = tuple(slots[kept] for slots in rows)
-        return rows
+        return shown(super().fill(limit), self._point)
 
 
 def shown(rows: Sequence[Slots], point: int) -> Combination:
@@ -105,7 +93,7 @@ def shown(rows: Sequence[Slots], point: int) -> Combination:
     return (rows[_POINT], others) if point == 0 else (others, rows[_POINT])
 
 
-class AsOfJoin(Defaults):
+class AsOfJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input]) -> None:
@@ -231,18 +219,12 @@ class AsOfJoin(Defaults):
         """Cost: O(n log n) for sorting."""
         if self._never:
             return
-        total, done = self._point.relation.table.rows + self._other.relation.table.rows or 1, 0
         points, rows = [NO_ENTRIES], list[Rows]()
-        for input in (self._other, self._point):
-            start = 0
-            while start >= 0:
-                slots, start = input.relation.table.scan(version, start, _CHUNK)
-                if input is self._other:
-                    rows.append(self._rows(NO_SLOTS if input.is_hidden else slots, self._acquire)[0])
-                else:
-                    points.append(self._points(slots, self._acquire)[0])
-                done += len(slots)
-                progress(0.8 * done / total)
+        for of_point, slots in scanned([self._other.relation, self._point.relation], version, progress):
+            if of_point:
+                points.append(self._points(slots, self._acquire)[0])
+            else:
+                rows.append(self._rows(NO_SLOTS if self._other.is_hidden else slots, self._acquire)[0])
         self._validity.load(Rows(*(np.concatenate(column) for column in zip(*rows, strict=True))))
         entries = joined([*points, self._others()])
         if len(entries.slot):
@@ -389,12 +371,20 @@ class AsOfJoin(Defaults):
 
     # --- reading
 
+    def _read(self, cursor: Cursor, keep: Keep | None = None) -> Enumeration:
+        """Read the rows that meet the conditions, and pass a test."""
+        reading: Enumeration = AsOfCursor(cursor, self._point.position)
+        for test in (keep, self._keep):
+            if test is not None:
+                reading = Filtered(reading, test)
+        return reading
+
     def rows(self, root: EntryRoot, window: Bounds | None) -> Enumeration:
-        return AsOfCursor(self.tree.rows(root), self._point.position, self._keep)
+        return self._read(self.tree.rows(root))
 
     def partners(self, root: EntryRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         if self._never:
-            return AsOfCursor(GivenCursor(_NO_ROWS), self._point.position)
+            return self._read(GivenCursor(_NO_ROWS))
         if position == self._point.position:
             entries, _ = self._points(slots, self._look_up)
             entries = entries.take(entries.key >= 0)
@@ -404,7 +394,7 @@ class AsOfJoin(Defaults):
             held = np.zeros(len(entries.slot), np.uint8)
             compiled(find_ends)(self.tree.arena.nodes, root.offset, root.height, entries, held)
             entries = entries.take(held != 0)
-        return AsOfCursor(self.tree.partners(root, entries), self._point.position, self._keep)
+        return self._read(self.tree.partners(root, entries))
 
     def of_key(self, root: EntryRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """Includes rows that nothing can match: all of these are scanned."""
@@ -414,14 +404,13 @@ class AsOfJoin(Defaults):
         def of_code() -> Enumeration:
             others = 1 - self._point.position
             keep = None if position == self._point.position or not self._optional else lambda rows: rows[others] >= 0
-            return AsOfCursor(self.tree.rows(root, code) if code >= 0 else GivenCursor(_NO_ROWS), self._point.position, keep, self._keep)
+            return self._read(self.tree.rows(root, code) if code >= 0 else GivenCursor(_NO_ROWS), keep)
 
         def lonely() -> Enumeration:
-            scan = Scan(self._point, 0, key)
-            def agreeing(rows: Combination) -> npt.NDArray[np.bool_]:
-                return np.isin(rows[position], scan.agreeing(rows[position]))
+            def agree(rows: Combination) -> npt.NDArray[np.bool_]:
+                return np.isin(rows[position], agreeing(self._point, key, rows[position]))
 
-            return AsOfCursor(self.tree.rows(root, _LONELY), position, agreeing, self._keep)
+            return self._read(self.tree.rows(root, _LONELY), agree)
 
         return CursorChain([of_code, lonely], 2) if self._optional and position == self._point.position else of_code()
 
@@ -435,10 +424,6 @@ class AsOfJoin(Defaults):
     @property
     def bytes(self) -> int:
         return int(self.tree.live_bytes) + self._validity.index_bytes + (self.domain.bytes if self.domain is not None else 0)
-
-    @property
-    def retired_bytes(self) -> int:
-        return int(self.tree.retired_bytes)
 
     @property
     def stores(self) -> Sequence[Store]:

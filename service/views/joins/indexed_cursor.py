@@ -13,16 +13,18 @@ import pyarrow as pa
 from service.planning.binding import Binding, Index, Step
 from service.query.model import Span
 from service.tables.domains import Domain
-from service.tables.inputs import Input, Source, ends_of, joined, read, text_pieces
-from service.tables.masks import compare, residual_columns, residual_mask
+from service.tables.inputs import Input, Source, ends_of, joined, text_pieces
+from service.tables.masks import residual_columns, residual_mask
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers, Table
 from service.views.deltas import Combination
 from service.views.joins.protocol import Bounds
+from service.views.joins.slots_cursor import GivenRowsCursor
+from service.views.read_counts import Counts
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import DELETE, INSERT, Entries
 from structures.interval.tree import Cursor, EntryRoot, IntervalTree
-from structures.join_tree.cursors import GivenRows, Start
+from structures.join_tree.cursors import Start
 
 Mask = npt.NDArray[np.bool_]
 
@@ -113,57 +115,6 @@ class IndexedPlan(NamedTuple):
     never: bool
 
 
-class SearchResult:
-    """The result of a search in one index."""
-
-    def __init__(self, cursor: Cursor) -> None:
-        self._cursor = cursor
-
-    @property
-    def done(self) -> bool:
-        return self._cursor.done
-
-    def fill(self, limit: int) -> Slots:
-        slots: Slots = self._cursor.fill(limit)[0]
-        return slots
-
-    def clone(self) -> SearchResult:
-        return SearchResult(self._cursor.clone())
-
-
-class Scan:
-    """All rows of a version that meet the side's filters and, if given, have these values in these columns (one row)."""
-
-    def __init__(self, input: Input, version: int, values: pa.RecordBatch | None) -> None:
-        self._input, self._version, self._values, self._at = input, version, values, 0
-
-    @property
-    def done(self) -> bool:
-        return self._at < 0
-
-    def fill(self, limit: int) -> Slots:
-        table = self._input.relation.table
-        slots, self._at = table.scan(self._version, self._at, limit)
-        return self.agreeing(self._input.chosen(slots))
-
-    def agreeing(self, slots: Slots) -> Slots:
-        """Return the slots whose rows have the values."""
-        if self._values is None or not len(slots):
-            return slots
-        found: Slots = slots[read(self._input.relation.table, self._values.schema.names, slots, self._agree)]
-        return found
-
-    def _agree(self, rows: pa.RecordBatch) -> Mask:
-        assert self._values is not None
-        mask = np.ones(len(rows), np.bool_)
-        for column, wanted in zip(rows.columns, self._values.columns, strict=True):
-            mask &= compare("=", column, wanted.take(pa.array(np.zeros(len(rows), np.int64))))
-        return mask
-
-    def clone(self) -> Scan:
-        return copy.copy(self)
-
-
 class _Level(NamedTuple):
     """Bindings, the search for rows to join them with next, and which of them it has continued."""
 
@@ -175,20 +126,22 @@ class _Level(NamedTuple):
 class IndexedCursor:
     """Rows of one version that start with those of `start` for alias `position`. Plain data beside the indexes."""
 
-    counters: Mapping[str, int] = {}
-
     def __init__(self, join: IndexedPlan, root: IndexedRoot, position: int, start: Start, window: Bounds | None) -> None:
         self._join, self._root, self._start = join, root, start
         self._order, self._path = join.binding.orders[position], join.binding.steps[position]
         self._levels: list[_Level] = []
         self._window = window
-        self.steps = self.dead_ends = self.largest_gap = self._since = 0  # steps: bindings visited, and lookups
+        self.steps = self._dead_ends = self._gap = self._since = 0  # steps: bindings visited, and lookups
         if join.never:
-            self._start = GivenRows(NO_SLOTS)
+            self._start = GivenRowsCursor((NO_SLOTS,))
 
     @property
     def done(self) -> bool:
         return not self._levels and self._start.done
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.steps, self._gap, self._dead_ends)
 
     def clone(self) -> IndexedCursor:
         other = copy.copy(self)
@@ -205,7 +158,7 @@ class IndexedCursor:
             if len(bound[0]) == 0:
                 continue
             if len(bound) == len(self._order):
-                self.largest_gap = max(self.largest_gap, self.steps - self._since)
+                self._gap = max(self._gap, self.steps - self._since)
                 self._since = self.steps
                 return tuple(bound[self._order.index(position)] for position in range(len(bound)))
             self._levels.append(_Level(bound, self._search(bound), np.zeros(len(bound[0]), np.bool_)))
@@ -214,7 +167,7 @@ class IndexedCursor:
     def _next(self, limit: int) -> Combination:
         """Return further bindings of the deepest level that has any; [] may mean that they were dropped."""
         if not self._levels:
-            slots = self._start.fill(limit)
+            slots = self._start.fill(limit)[0]
             self.steps += len(slots)
             if self._window is not None:
                 slots = self._without(slots, self._in_window(0, slots))
@@ -228,13 +181,13 @@ class IndexedCursor:
             continued[given] = True
         if cursor.done:
             self._levels.pop()
-            self.dead_ends += len(continued) - int(np.count_nonzero(continued))
+            self._dead_ends += len(continued) - int(np.count_nonzero(continued))
         return (*(part[given] for part in bound), found)
 
     def _without(self, slots: Slots, kept: Mask) -> Slots:
         """Drop the bindings that are not kept, and count them as dead ends."""
         some: Slots = slots[kept]
-        self.dead_ends += len(slots) - len(some)
+        self._dead_ends += len(slots) - len(some)
         return some
 
     def _search(self, bound: Combination) -> Cursor:

@@ -22,16 +22,19 @@ from service.tables.inputs import Input
 from service.tables.resolution import Resolution, Slots
 from service.tables.store import Numbers
 from service.views.deltas import Sink, emit
-from service.views.joins.indexed_cursor import IndexedCursor, IndexedPlan, IndexedRoot, KeptIndex, Scan, SearchResult
-from service.views.joins.protocol import Bounds, Defaults, Store
-from structures.join_tree.cursors import GivenRows, Start
+from service.views.joins.indexed_cursor import IndexedCursor, IndexedPlan, IndexedRoot, KeptIndex
+from service.views.joins.protocol import Bounds, Join, Store
+from service.views.joins.slots_cursor import GivenRowsCursor, scan_of
+from structures.join_tree.cursors import Start
 
 _CHUNK = 1 << 16  # rows per step of a delta
 
 
-class IndexedJoin(Defaults):
+class IndexedJoin(Join):
     """See the module docstring; `protocol` describes the methods. `indexes`: the i-th belongs to the steps of `binding` whose index is i;
     the last one to the alias that is bound first, if it is `listed`."""
+
+    update_steps = 0  # bindings visited and lookups, over all changes
 
     def __init__(self, inputs: Sequence[Input], binding: Binding, never: bool, listed: bool) -> None:
         """`listed`: an index holds the rows of the alias that is bound first, too; otherwise they are read from their table."""
@@ -39,7 +42,6 @@ class IndexedJoin(Defaults):
         kept = [*binding.indexes, Index(binding.first, (), None)] if listed else binding.indexes
         self.indexes = [KeptIndex(inputs[index.position], index) for index in kept]
         self._indexed = IndexedPlan(self.inputs, binding, self.indexes, never)
-        self.update_steps = 0  # bindings visited and lookups, over all changes
         self._version = 0
         self._listed = listed
         self._of_position = [[one for one in self.indexes if one.source.input.position == input.position] for input in inputs]
@@ -92,7 +94,7 @@ class IndexedJoin(Defaults):
         """Report the rows of these changed ones, by the indexes as they are now; return None once the sink wants no more."""
         if sink is None:
             return None
-        cursor = IndexedCursor(self._indexed, self.root, position, GivenRows(slots), None)
+        cursor = IndexedCursor(self._indexed, self.root, position, GivenRowsCursor((slots,)), None)
         wanted = True
         while wanted and not cursor.done:
             rows = cursor.fill(_CHUNK)
@@ -105,16 +107,16 @@ class IndexedJoin(Defaults):
 
     def rows(self, root: IndexedRoot, window: Bounds | None) -> IndexedCursor:
         position = self.binding.first
-        start: Start = Scan(self.inputs[position], root.version, None)
+        start: Start = scan_of(self.inputs[position], root.version)
         if self._listed:
-            start = SearchResult(self.indexes[-1].of_code(root.roots[-1], 0))
+            start = self.indexes[-1].of_code(root.roots[-1], 0)
         return IndexedCursor(self._indexed, root, position, start, window)
 
     def partners(self, root: IndexedRoot, position: int, slots: Slots, window: Bounds | None) -> IndexedCursor:
-        return IndexedCursor(self._indexed, root, position, GivenRows(self.inputs[position].chosen(slots)), window)
+        return IndexedCursor(self._indexed, root, position, GivenRowsCursor((self.inputs[position].chosen(slots),)), window)
 
     def of_key(self, root: IndexedRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> IndexedCursor:
-        return IndexedCursor(self._indexed, root, position, Scan(self.inputs[position], root.version, key), window)
+        return IndexedCursor(self._indexed, root, position, scan_of(self.inputs[position], root.version, key), window)
 
     def is_empty(self, root: IndexedRoot) -> bool | None:
         return True if self.never or any(one.counts[0] == 0 for one in root.roots) else None
@@ -125,10 +127,6 @@ class IndexedJoin(Defaults):
     @property
     def bytes(self) -> int:
         return sum(index.bytes for index in self.indexes)
-
-    @property
-    def retired_bytes(self) -> int:
-        return sum(index.tree.retired_bytes for index in self.indexes)
 
     @property
     def stores(self) -> Sequence[Store]:

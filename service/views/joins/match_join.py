@@ -22,22 +22,17 @@ from service.planning.plans.plan import CountedJoin, InnerJoin, Outer
 from service.tables.changes import Runs
 from service.tables.inputs import Input
 from service.tables.masks import Mask
-from service.tables.resolution import Indices, Resolution, Slots
+from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink, emitted_rows
-from service.views.joins.indexed_cursor import Scan
-from service.views.joins.outer_cursor import CursorChain, Looked, ScanChain, ShownCursor
-from service.views.joins.outer_join import widened
+from service.views.joins.outer_cursor import CursorChain, Looked, PartSink, ShownCursor, scanned_for
 from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.paired import Counting, PairedJoin
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
-from service.views.joins.slots_cursor import SlotsCursor
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.slots_cursor import Filtered, GivenRowsCursor, SlotsCursor, agreeing
 from service.views.joins.two_inputs import TwoInputs
 from structures.event_tree.matching import LONELY, Matching
 from structures.event_tree.runs import STEPS_UNMATCHED
-from structures.interval.cursors import GivenCursor
-
-_NO_ROWS = np.empty((1, 0), np.int32)
 
 
 class MatchJoinRoot(NamedTuple):
@@ -102,39 +97,7 @@ class MatchedInputs(TwoInputs):
             self.domain.check()
 
 
-class _MatchSink:
-    """Reports the rows of one alias as rows of the view."""
-
-    def __init__(self, sink: Sink, position: int, aliases: int) -> None:
-        self._sink, self._position, self._aliases, self.limit = sink, position, aliases, sink.limit
-
-    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
-        return self._sink(offsets, inserted, widened(rows, (self._position,), self._aliases))
-
-    def exceeded(self, offset: int) -> None:
-        self._sink.exceeded(offset)
-
-
-class _AgreeingCursor(SlotsCursor):
-    """The rows of another cursor on one alias that have these values in these columns (one row)."""
-
-    def __init__(self, cursor: Any, input: Input, values: pa.RecordBatch) -> None:
-        super().__init__(cursor)
-        self._scan = Scan(input, 0, values)
-        self._dropped = 0
-
-    @property
-    def dead_ends(self) -> int | None:
-        return self._dropped
-
-    def fill(self, limit: int) -> Combination:
-        (slots,) = super().fill(limit)
-        found = self._scan.agreeing(slots)
-        self._dropped += len(slots) - len(found)
-        return (found,)
-
-
-class MatchJoin(Defaults):
+class MatchJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(
@@ -206,7 +169,7 @@ class MatchJoin(Defaults):
             self._core.apply(version, runs, sink)
         for one in self.matched:
             assert isinstance(one, MatchedInputs)
-            one.apply(version, runs, sink if sink is None or self._aliases == 1 else _MatchSink(sink, one.rows.position, self._aliases))
+            one.apply(version, runs, sink if sink is None or self._aliases == 1 else PartSink(sink, (one.rows.position,), self._aliases))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self._core is not None and self._core.reclaim(oldest_needed, pins):
@@ -215,13 +178,13 @@ class MatchJoin(Defaults):
 
     # --- reading
 
-    def _of_matched(self, one: MatchedInputs | PairedJoin, cursor: Any, window: Bounds | None) -> Enumeration:
+    def _of_matched(self, one: MatchedInputs | PairedJoin, cursor: Enumeration, window: Bounds | None) -> Enumeration:
         """Return rows of one alias as rows of the view; `cursor` applies the window of the interval that joins it."""
         others: list[Looked] = []
         for span, bounds in (window or {}).items():
             if span.alias == self._inputs[one.rows.position].alias and span != one.span:
                 others.append((self._inputs[one.rows.position], span, bounds))
-        return ShownCursor(cursor if isinstance(cursor, SlotsCursor) else SlotsCursor(cursor), (one.rows.position,), self._aliases, others)
+        return ShownCursor(cursor, (one.rows.position,), self._aliases, others)
 
     @staticmethod
     def _own(one: MatchedInputs | PairedJoin, window: Bounds | None) -> tuple[int, int] | None:
@@ -233,7 +196,7 @@ class MatchJoin(Defaults):
 
     def rows(self, root: MatchJoinRoot, window: Bounds | None) -> Enumeration:
         def alone(one: MatchedInputs | PairedJoin, at: Any) -> Enumeration:
-            return self._of_matched(one, one.matching.rows(at, None, self._own(one, window)), window)
+            return self._of_matched(one, SlotsCursor(one.matching.rows(at, None, self._own(one, window))), window)
 
         others = [partial(alone, one, at) for one, at in zip(self.matched, root.matchings, strict=True)]
         return self._chained(lambda core: core.rows(root.core, window), others)
@@ -248,7 +211,7 @@ class MatchJoin(Defaults):
             if own is not None:
                 entries = entries.take((entries.left <= own[1]) & (own[0] <= entries.right))
             held = entries.slot[one.matching.holds(at, entries)]
-            return self._of_matched(one, GivenCursor(held.reshape(1, -1)), window)
+            return self._of_matched(one, GivenRowsCursor((held,)), window)
 
         others = [partial(alone, one, at) for one, at in self._there(root, position)]
         return self._chained(lambda core: core.partners(root.core, position, slots, window), others)
@@ -257,18 +220,22 @@ class MatchJoin(Defaults):
         """Uses the structures if these are their join columns; otherwise scans the alias's relation."""
         columns = {name for one in self.matched for name in one.columns}
         if columns != {*key.schema.names}:
-            scan = Scan(self._inputs[position], root.version, key)
-            return ScanChain(scan, lambda slots: self.partners(root, position, slots, window), self._aliases)
+            partners = partial(self.partners, root, position, window=window)
+            return scanned_for(self._inputs[position], root.version, key, partners, self._aliases)
 
         def of_code(one: MatchedInputs | PairedJoin, at: Any) -> Enumeration:
             assert one.domain is not None
             code = int(one.domain.look_up(key.select(one.columns))[0])
-            cursor = one.matching.rows(at, code, self._own(one, window)) if code >= 0 else GivenCursor(_NO_ROWS)
-            return self._of_matched(one, cursor, window)
+            if code < 0:
+                return GivenRowsCursor((NO_SLOTS,) * self._aliases)
+            return self._of_matched(one, SlotsCursor(one.matching.rows(at, code, self._own(one, window))), window)
+
+        def agree(rows: Combination) -> Mask:
+            return np.isin(rows[0], agreeing(self._inputs[position], key, rows[0]))
 
         def lonely(one: MatchedInputs | PairedJoin, at: Any) -> Enumeration:
-            cursor = one.matching.rows(at, LONELY, self._own(one, window))
-            return self._of_matched(one, _AgreeingCursor(cursor, self._inputs[position], key), window)
+            cursor = SlotsCursor(one.matching.rows(at, LONELY, self._own(one, window)))
+            return self._of_matched(one, Filtered(cursor, agree), window)
 
         there = self._there(root, position)
         others = [partial(begin, one, at) for one, at in there for begin in (of_code, lonely)]
@@ -287,11 +254,6 @@ class MatchJoin(Defaults):
     def bytes(self) -> int:
         mine = sum(one.bytes for one in self.matched)
         return mine + (0 if self._core is None else self._core.bytes)
-
-    @property
-    def retired_bytes(self) -> int:
-        mine = sum(one.matching.retired_bytes for one in self.matched)
-        return mine + (0 if self._core is None else self._core.retired_bytes)
 
     @property
     def stores(self) -> Sequence[Store]:

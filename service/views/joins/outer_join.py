@@ -27,9 +27,8 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import Numbers
 from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments
-from service.views.joins.indexed_cursor import Scan
-from service.views.joins.outer_cursor import CursorChain, ScanChain, ShownCursor
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
+from service.views.joins.outer_cursor import CursorChain, PartSink, ShownCursor, scanned_for
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 
 _CHUNK = 1 << 16  # rows of a join to count at once
 
@@ -61,7 +60,7 @@ class Member:
         return any(self.tests)
 
 
-class OuterJoin(Defaults):
+class OuterJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, outer: Outer, inputs: Sequence[Input], aliases: int, make: Make) -> None:
@@ -196,7 +195,7 @@ class OuterJoin(Defaults):
         if sink is None or not member.positions:
             return None
         is_whole = len(member.positions) == self._aliases and first == 0
-        return sink if is_whole else _OuterSink(sink, member.positions, self._aliases, first)
+        return sink if is_whole else PartSink(sink, member.positions, self._aliases, first)
 
     @staticmethod
     def _as_resolved(member: Member, name: str, run: Run) -> Resolution:
@@ -280,8 +279,8 @@ class OuterJoin(Defaults):
         if of.is_keyed and set(of.equal) == set(key.schema.names) and not member.tests[at]:
             within, others = self._windows(member, window)
             return ShownCursor(member.join.of_key(root[1 + index], at, key, within), member.positions, self._aliases, others)
-        scan = Scan(self._inputs[position], root[0].version, key)
-        return ScanChain(scan, partial(self._partners_of, root, index, position, window), self._aliases)
+        partners = partial(self._partners_of, root, index, position, window)
+        return scanned_for(self._inputs[position], root[0].version, key, partners, self._aliases)
 
     def is_empty(self, root: tuple[Any, ...]) -> bool | None:
         known = {self.members[index].join.is_empty(root[1 + index]) for index in self._shown()}
@@ -337,28 +336,6 @@ def named(relations: Mapping[str, Relation], name: str) -> Relation:
     """Return the name of the relation, or for a tested alias a name of its own."""
     relation = relations[name.partition("#")[0]]
     return relation if "#" not in name else relation.renamed(name)
-
-
-class _OuterSink:
-    """Reports rows of some of the view's aliases as rows of the view; `first`: the offset of the run's first version."""
-
-    def __init__(self, sink: Sink, positions: Sequence[int], aliases: int, first: int) -> None:
-        self._sink, self._positions, self._aliases, self._first = sink, positions, aliases, first
-        self.limit = sink.limit
-
-    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
-        return self._sink(self._first + offsets, inserted, widened(rows, self._positions, self._aliases))
-
-    def exceeded(self, offset: int) -> None:
-        self._sink.exceeded(self._first + offset)
-
-
-def widened(rows: Combination, positions: Sequence[int], aliases: int) -> Combination:
-    """Add -1 for the missing aliases."""
-    if len(positions) == aliases:
-        return rows
-    missing = np.full(len(rows[0]), -1, np.int32)
-    return tuple(rows[positions.index(position)] if position in positions else missing for position in range(aliases))
 
 
 class _CountingSink:

@@ -16,22 +16,24 @@ from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, DividedRun, Runs, parted
 from service.tables.domains import Domain
 from service.tables.estimates import shares_of
-from service.tables.inputs import BoxSource, Input, Source, joined
+from service.tables.inputs import BoxSource, Input, Source, joined, scanned
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
-from service.views.joins.protocol import Bounds, Defaults, Store
-from service.views.joins.slots_cursor import SlotsCursor, SlotSource
+from service.views.joins.protocol import Bounds, Join, Store
+from service.views.joins.slots_cursor import SlotsCursor
+from service.views.read_counts import Counts
 from service.views.shapes import Shape
 from structures.box.tree import BoxTree
 from structures.clique.tree import CliqueTree
+from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
 from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
 
 _TICKS = INSERT + 1  # of a version: one for each kind of change
-_CHUNK = 1 << 16  # rows per step of building; rows of a delta at once
+_CHUNK = 1 << 16  # rows of a delta at once
 _SOME, _FEW = 2048, 512  # rows of a sample: beside the writer, in its turn
 _FEWEST_ARRANGED, _ARRANGED_AGAIN, _WORTH = 1 << 14, 4, 2.0  # boxes; growth factor; how many times more pairs meet than need be
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
@@ -41,18 +43,16 @@ class ShapedCursor(SlotsCursor):
     """A cursor whose slots a shape converts to rows. `of`, where two or more aliases share a set: return only the rows with one of these
     slots as alias `position`; a structure of pairs returns each beside its partner."""
 
-    def __init__(self, cursor: SlotSource, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
+    def __init__(self, cursor: Cursor, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
         super().__init__(cursor)
         self._shape, self._of = shape, of
         self._dropped = 0  # candidates that were no rows
 
     @property
-    def dead_ends(self) -> int | None:
-        """Those of the structure's cursor, and dropped candidates; None: it counts none, and none are dropped."""
-        own = super().dead_ends
-        if own is not None:
-            return own + self._dropped
-        return self._dropped if self._shape.drops else None
+    def counts(self) -> Counts:
+        """Dropped candidates are dead ends, too, where any may be dropped, or the structure's cursor counts some."""
+        own = super().counts
+        return own.dropping(self._dropped) if self._shape.drops or own.dead_ends is not None else own
 
     def fill(self, limit: int) -> Combination:
         slots = self._cursor.fill(max(1, limit // self._shape.factor))
@@ -69,8 +69,10 @@ class ShapedCursor(SlotsCursor):
         return tuple(part[mine] for part in found)
 
 
-class OverlapJoin(Defaults):
+class OverlapJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
+
+    root: Any = None
 
     def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input]) -> None:
         self.inputs = list(inputs)
@@ -107,16 +109,8 @@ class OverlapJoin(Defaults):
         self._loaded = version
         if self._boxes:
             self._arrange(version)
-        total = sum(source.input.relation.table.rows for source in self._feeding) or 1
-        parts, done = [], 0
-        for source in self._feeding:
-            start = 0
-            while start >= 0:
-                slots, start = source.input.relation.table.scan(version, start, _CHUNK)
-                parts.append(source.entries(slots, self._acquire).entries)
-                done += len(slots)
-                progress(0.8 * done / total)
-        entries = joined(parts)
+        rows = scanned([source.input.relation for source in self._feeding], version, progress)
+        entries = joined([self._feeding[at].entries(slots, self._acquire).entries for at, slots in rows])
         if len(entries.slot):
             self.root = self.tree.bulk_load(version, entries)
         self._arranged = max(self._arranged, len(entries.slot))
@@ -239,10 +233,6 @@ class OverlapJoin(Defaults):
     @property
     def bytes(self) -> int:
         return int(self.tree.live_bytes) + (int(self.domain.bytes) if self.domain is not None else 0)
-
-    @property
-    def retired_bytes(self) -> int:
-        return int(self.tree.retired_bytes)
 
     @property
     def stores(self) -> Sequence[Store]:

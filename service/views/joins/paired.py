@@ -25,7 +25,7 @@ from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import UNBOUNDED, Combination, Sink
-from service.views.joins.outer_join import widened
+from service.views.joins.outer_cursor import widened
 from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.protocol import Store
 from service.views.joins.two_inputs import TwoInputs

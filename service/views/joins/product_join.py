@@ -12,7 +12,6 @@ Costs: those of the parts; the delay is the sum of theirs, and a block of rows t
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,8 +28,9 @@ from service.tables.store import Numbers
 from service.views.collecting import Collector
 from service.views.deltas import Combination, Sink, emit
 from service.views.joins.outer_cursor import CursorChain
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
-from service.views.joins.slots_cursor import Wrapper
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.slots_cursor import Filtered, GivenRowsCursor, Wrapper
+from service.views.read_counts import Counts
 
 _FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows to read ahead: at first; at most, of the left part and of the right one
 _PIECE = 1 << 16  # rows of a delta at a time
@@ -56,28 +56,6 @@ class Factor(NamedTuple):
         return mine or None
 
 
-class GivenRowsCursor:
-    """Given rows."""
-
-    steps = largest_gap = 0
-    dead_ends: int | None = None
-    counters: Mapping[str, int] = {}
-
-    def __init__(self, rows: Combination) -> None:
-        self._rows = rows
-
-    @property
-    def done(self) -> bool:
-        return len(self._rows[0]) == 0
-
-    def fill(self, limit: int) -> Combination:
-        found, self._rows = tuple(part[:limit] for part in self._rows), tuple(part[limit:] for part in self._rows)
-        return found
-
-    def clone(self) -> GivenRowsCursor:
-        return copy.copy(self)
-
-
 class _Pair:
     """Rows of `left`, each with all rows of the cursor that `begin` returns; left's columns come first. The order depends on how many rows
     are read ahead, but not on how many a caller asks for."""
@@ -89,32 +67,17 @@ class _Pair:
         self._room = _FIRST
         self._right: Enumeration | None = None
         self._some = False  # the right part has a row
-        self._steps = self._gap = 0  # of cursors that have ended
-        self._dead_ends: int | None = None
-        self._counters: Counter[str] = Counter()
+        self._ended = Counts()  # of cursors that have ended
 
     @property
     def done(self) -> bool:
         return self._at == self._total and (self._right is None or self._right.done) and self._left.done
 
     @property
-    def steps(self) -> int:
-        return self._left.steps + self._steps + (self._right.steps if self._right is not None else 0)
-
-    @property
-    def largest_gap(self) -> int:
-        """The gap that the parts have together: a row of each may have to be found."""
-        return self._left.largest_gap + max(self._gap, self._right.largest_gap if self._right is not None else 0)
-
-    @property
-    def dead_ends(self) -> int | None:
-        counts = (self._left.dead_ends, self._dead_ends, self._right.dead_ends if self._right is not None else None)
-        counted = [one for one in counts if one is not None]
-        return sum(counted) if counted else None
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        return self._counters + Counter(self._left.counters) + Counter(self._right.counters if self._right is not None else {})
+    def counts(self) -> Counts:
+        """The gap is the one that the parts have together: a row of each may have to be found."""
+        left, right = self._left.counts, self._ended if self._right is None else self._ended.then(self._right.counts)
+        return left.then(right)._replace(largest_gap=left.largest_gap + right.largest_gap)
 
     def fill(self, limit: int) -> Combination:
         for _ in range(_LOOKS):
@@ -144,18 +107,11 @@ class _Pair:
 
     def _end_right(self) -> None:
         assert self._right is not None
-        self._ended(self._right)
+        self._ended = self._ended.then(self._right.counts)
         self._right = None
         if not self._some:  # then no row of the left part has any
-            self._ended(self._left)
+            self._ended = self._ended.then(self._left.counts)
             self._left = GivenRowsCursor(tuple(part[:0] for part in self._block))
-
-    def _ended(self, reading: Enumeration) -> None:
-        self._steps += reading.steps
-        self._gap = max(self._gap, reading.largest_gap)
-        if reading.dead_ends is not None:
-            self._dead_ends = (self._dead_ends or 0) + reading.dead_ends
-        self._counters = self._counters + Counter(reading.counters)
 
     def clone(self) -> _Pair:
         other = copy.copy(self)
@@ -164,7 +120,7 @@ class _Pair:
         return other
 
 
-class ProductCursor:
+class ProductCursor(Wrapper):
     """The product of several parts' cursors, an array per alias. Plain data beside the joins."""
 
     def __init__(self, first: Enumeration, others: Sequence[Callable[[], Enumeration]], positions: Sequence[tuple[int, ...]]) -> None:
@@ -173,40 +129,15 @@ class ProductCursor:
         for begin, more in zip(others, positions[1:], strict=True):
             aliases += len(more)
             reading = _Pair(reading, begin, aliases)
-        self._reading = reading
+        super().__init__(reading)
         self._columns = np.argsort([position for part in positions for position in part]).tolist()
 
-    @property
-    def done(self) -> bool:
-        return self._reading.done
-
-    @property
-    def steps(self) -> int:
-        return self._reading.steps
-
-    @property
-    def largest_gap(self) -> int:
-        return self._reading.largest_gap
-
-    @property
-    def dead_ends(self) -> int | None:
-        return self._reading.dead_ends
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        return self._reading.counters
-
     def fill(self, limit: int) -> Combination:
-        found = self._reading.fill(limit)
+        found = self._cursor.fill(limit)
         return tuple(found[column] for column in self._columns)
 
-    def clone(self) -> ProductCursor:
-        other = copy.copy(self)
-        other._reading = self._reading.clone()
-        return other
 
-
-class SeparateJoins(Defaults):
+class SeparateJoins(Join):
     """Joins that are kept separately; `protocol` describes the methods."""
 
     def __init__(self, factors: Sequence[Factor]) -> None:
@@ -301,7 +232,8 @@ class ProductJoin(SeparateJoins):
         if delta is None or (is_inserted and not is_before):
             return rows
         deleted, inserted = delta
-        kept = _Without(rows, inserted) if len(inserted[0]) else rows
+        excluded = _packed(inserted)
+        kept: Enumeration = Filtered(rows, lambda some: ~np.isin(_packed(some), excluded)) if len(excluded) else rows
         return kept if is_before else CursorChain([lambda: kept, lambda: GivenRowsCursor(deleted)], len(deleted))
 
     def _sink_of(self, factor: Factor, offset: int, sink: Sink | None) -> _ProductSink | None:
@@ -336,19 +268,6 @@ class ProductJoin(SeparateJoins):
     def is_empty(self, root: tuple[Any, ...]) -> bool | None:
         known = {factor.join.is_empty(its) for factor, its in zip(self.factors, root, strict=True)}
         return True if True in known else None if None in known else False
-
-
-class _Without(Wrapper):
-    """The rows of another cursor, without some."""
-
-    def __init__(self, cursor: Enumeration, excluded: Combination) -> None:
-        super().__init__(cursor)
-        self._excluded = _packed(excluded)
-
-    def fill(self, limit: int) -> Combination:
-        rows = self._cursor.fill(limit)
-        kept = ~np.isin(_packed(rows), self._excluded)
-        return tuple(slots[kept] for slots in rows)
 
 
 def _packed(rows: Combination) -> npt.NDArray[Any]:

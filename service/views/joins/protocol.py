@@ -13,6 +13,8 @@ from service.tables.relations import Relation
 from service.tables.resolution import Resolution, Slots
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
+from service.views.read_counts import Counts
+from structures.core.blocks import Blocks
 
 Bounds = dict[Span, tuple[int, int]]
 """Closed, encoded windows of joined intervals."""
@@ -21,21 +23,8 @@ HoldNewest = Callable[[Relation], int]
 """Holds the newest version beside earlier ones until the first round, and returns it: the relation's changes up to it are not followed."""
 
 
-class Store(Protocol):
-    """Blocks of memory, as in `structures.core.blocks`: bytes of those of the newest version, of those that only older ones need, and of
-    all that the store holds; is_outgrown: less than half of these are in use, so that a copy would release memory."""
-
-    @property
-    def live_bytes(self) -> int: ...
-
-    @property
-    def retired_bytes(self) -> int: ...
-
-    @property
-    def held_bytes(self) -> int: ...
-
-    @property
-    def is_outgrown(self) -> bool: ...
+Store = Blocks
+"""Of the blocks of structures."""
 
 
 class Enumeration(Protocol):
@@ -45,24 +34,7 @@ class Enumeration(Protocol):
     def done(self) -> bool: ...
 
     @property
-    def steps(self) -> int:
-        """Nodes, entries and candidates visited so far."""
-        ...
-
-    @property
-    def largest_gap(self) -> int:
-        """The most steps between two rows so far."""
-        ...
-
-    @property
-    def dead_ends(self) -> int | None:
-        """Nodes entered, rows bound and candidates visited without a result so far; None: not counted."""
-        ...
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        """Further counts of the algorithm so far, by name."""
-        ...
+    def counts(self) -> Counts: ...
 
     def fill(self, limit: int) -> Combination:
         """Return at most about `limit` rows; a call takes milliseconds and may find none yet."""
@@ -71,78 +43,11 @@ class Enumeration(Protocol):
     def clone(self) -> Enumeration: ...
 
 
-class Defaults:
-    """Base class of all joins: the methods that most of them need not override."""
-
-    apply: Callable[[int, Runs, Any], None]
-    hold_newest: HoldNewest | None = None
-
-    def hold(self, version: int) -> None:
-        """Note that `version`, the newest, is held from now on, in place of the previous one. In the writer's turn, each round of building:
-        O(1)."""
-
-    def catch_up(self, version: int, runs: Runs, sink: Sink | None = None) -> None:
-        """Do the same as `apply` while the join is built: as nobody has read it yet, nothing need be kept for earlier versions. After a
-        MemoryError the join is lost."""
-        self.apply(version, runs, sink)
-
-    def settle(self) -> None:
-        """Do, beside the writer, the work that changes have deferred while the join is built."""
-
-    def conclude(self, version: int) -> bool:
-        """Do a step, some milliseconds long, of the building that must be done in the writer's turn; all changes up to `version`, the
-        newest, were followed. Return whether it was the last step; otherwise another round begins."""
-        return True
-
-    def abandon(self, version: int) -> None:
-        """Give up an unfinished build; `version` is the newest. In the writer's turn, when no thread builds it any more."""
-
-    def maintain(self, steps: int) -> bool:
-        """Do up to `steps` steps of deferred work, between versions; return whether there may be more. The content of the newest version
-        does not change."""
-        return False
-
-    def is_outgrown(self, version: int) -> bool:
-        """Whether the data has changed so much that other structures should replace these; `version` is the newest. In the writer's turn:
-        takes a few milliseconds now and then."""
-        return False
-
-    @property
-    def stores(self) -> Sequence[Store]:
-        """The stores of its structures' blocks, without those of shared indexes."""
-        return ()
-
-    @property
-    def flips(self) -> int | None:
-        """Number of rows or prefixes that became live or dead, over all changes; None: the structure does not record what is live."""
-        return None
-
-    @property
-    def bits_per_tuple(self) -> float | None:
-        """Size of the compact form; None: there is none."""
-        return None
-
-    @property
-    def groups(self) -> int | None:
-        """Number of groups that have rows, including those that HAVING excludes; None: rows are not grouped."""
-        return None
-
-    @property
-    def sums_out_of_range(self) -> int | None:
-        """Number of sums that are null because they exceed their type's range; None: rows are not grouped."""
-        return None
-
-    @property
-    def texts_too_long(self) -> int | None:
-        """Number of lists of values that are null because they are too long; None: rows are not grouped."""
-        return None
-
-
 class Join(Protocol):
-    """The structures of one view; see also `Defaults`. `root` represents the newest applied version: plain data, valid while that version
-    is pinned or newest. `hold_newest`: set while a view is loaded beside the writer."""
+    """The base of all structures of a view. `root` represents the newest applied version: plain data, valid while that version is pinned or
+    newest. `hold_newest`: set while a view is loaded beside the writer."""
 
-    hold_newest: HoldNewest | None
+    hold_newest: HoldNewest | None = None
 
     @property
     def root(self) -> Any: ...
@@ -193,40 +98,75 @@ class Join(Protocol):
     def bytes(self) -> int: ...
 
     @property
-    def retired_bytes(self) -> int: ...
+    def retired_bytes(self) -> int:
+        """Bytes that only older versions need."""
+        return sum(store.retired_bytes for store in self.stores)
 
     def check(self) -> None:
         """Verify the invariants, for tests and `livejoin check`."""
         ...
 
-    def hold(self, version: int) -> None: ...
+    # what most need not override
 
-    def catch_up(self, version: int, runs: Runs, sink: Sink | None = None) -> None: ...
+    def hold(self, version: int) -> None:
+        """Note that `version`, the newest, is held from now on, in place of the previous one. In the writer's turn, each round of building:
+        O(1)."""
+        return
 
-    def settle(self) -> None: ...
+    def catch_up(self, version: int, runs: Runs, sink: Sink | None = None) -> None:
+        """Do the same as `apply` while the join is built: as nobody has read it yet, nothing need be kept for earlier versions. After a
+        MemoryError the join is lost."""
+        self.apply(version, runs, sink)
 
-    def conclude(self, version: int) -> bool: ...
+    def settle(self) -> None:
+        """Do, beside the writer, the work that changes have deferred while the join is built."""
+        return
 
-    def abandon(self, version: int) -> None: ...
+    def conclude(self, version: int) -> bool:
+        """Do a step, some milliseconds long, of the building that must be done in the writer's turn; all changes up to `version`, the
+        newest, were followed. Return whether it was the last step; otherwise another round begins."""
+        return True
 
-    def maintain(self, steps: int) -> bool: ...
+    def abandon(self, version: int) -> None:
+        """Give up an unfinished build; `version` is the newest. In the writer's turn, when no thread builds it any more."""
+        return
 
-    def is_outgrown(self, version: int) -> bool: ...
+    def maintain(self, steps: int) -> bool:
+        """Do up to `steps` steps of deferred work, between versions; return whether there may be more. The content of the newest version
+        does not change."""
+        return False
+
+    def is_outgrown(self, version: int) -> bool:
+        """Whether the data has changed so much that other structures should replace these; `version` is the newest. In the writer's turn:
+        takes a few milliseconds now and then."""
+        return False
 
     @property
-    def stores(self) -> Sequence[Store]: ...
+    def stores(self) -> Sequence[Store]:
+        """The stores of its structures' blocks, without those of shared indexes."""
+        return ()
 
     @property
-    def flips(self) -> int | None: ...
+    def flips(self) -> int | None:
+        """Number of rows or prefixes that became live or dead, over all changes; None: the structure does not record what is live."""
+        return None
 
     @property
-    def bits_per_tuple(self) -> float | None: ...
+    def bits_per_tuple(self) -> float | None:
+        """Size of the compact form; None: there is none."""
+        return None
 
     @property
-    def groups(self) -> int | None: ...
+    def groups(self) -> int | None:
+        """Number of groups that have rows, including those that HAVING excludes; None: rows are not grouped."""
+        return None
 
     @property
-    def sums_out_of_range(self) -> int | None: ...
+    def sums_out_of_range(self) -> int | None:
+        """Number of sums that are null because they exceed their type's range; None: rows are not grouped."""
+        return None
 
     @property
-    def texts_too_long(self) -> int | None: ...
+    def texts_too_long(self) -> int | None:
+        """Number of lists of values that are null because they are too long; None: rows are not grouped."""
+        return None

@@ -20,7 +20,7 @@ from service.tables.inputs import Input
 from service.tables.resolution import Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Sink
-from service.views.joins.protocol import Defaults, Store
+from service.views.joins.protocol import Join, Store
 from service.views.joins.qdag_trees import Base, Entries, Keys
 from structures.core.ticks import Ticks
 from structures.qdag.qdag import And, Atom
@@ -37,7 +37,7 @@ class QdagRoot(NamedTuple):
     roots: tuple[QuadtreeRoot, ...]
 
 
-class QuadtreeJoin(Defaults):
+class QuadtreeJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, inputs: Sequence[Input], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
@@ -92,11 +92,7 @@ class QuadtreeJoin(Defaults):
         """Cost: O(n log l), l the number of codes."""
         self._begin(version)
         for index, base in enumerate([] if self.never else self._bases):
-            parts, start = [], 0
-            while start >= 0:
-                slots, start = base.input.relation.table.scan(version, start, CHUNK)
-                parts.append(base.entries(slots, version, True)[0])
-            entries = np.concatenate(parts)
+            entries = np.concatenate([base.entries(slots, version, True)[0] for slots in base.input.relation.table.scanned(version)])
             for tree, columns in self._trees[index]:
                 self.trees.bulk_load(self._tick, tree, entries[:, columns], base.most_code)
             progress((index + 1) / len(self._bases))

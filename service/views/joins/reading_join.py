@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +21,12 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.shared_index import Order, SharedIndex
 from service.tables.store import Numbers
 from service.views.deltas import Sink
-from service.views.joins.product_join import GivenRowsCursor
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
-from service.views.joins.slots_cursor import SlotsCursor, SlotSource
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.slots_cursor import GivenRowsCursor, SlotsCursor
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect
 from structures.index.following import Atom, Member
-from structures.index.indexes import Entries, Run
 from structures.index.planting import IndexLoader
 from structures.minesweeper.minesweeper import Minesweeper
 from structures.tree_tracker.tracker import TreeTracker
@@ -37,38 +35,11 @@ from structures.view_tree.tree import ViewTree
 _ALONE = object()
 
 
-class Reader(Protocol):
-    """A structure over indexes that others write. `own_bytes`: bytes of its own."""
-
-    @property
-    def root(self) -> Any: ...
-
-    @property
-    def own_bytes(self) -> int: ...
-
-    @property
-    def update_steps(self) -> int: ...
-
-    @property
-    def is_outgrown(self) -> bool: ...
-
-    def follow(self, run: Run, sink: Callable[[Any, Any], int] | None) -> None: ...
-
-    def rows(self, root: Any) -> SlotSource: ...
-
-    def partners(self, root: Any, position: int, entries: Entries) -> SlotSource: ...
-
-    def of_key(self, root: Any, position: int, coordinates: Sequence[int]) -> SlotSource: ...
-
-    def is_empty(self, root: Any) -> bool | None: ...
-
-    def check(self) -> None: ...
-
-
+Reader = ViewTree | TreeTracker | Minesweeper | Intersect | Elimination | BowTie
 R = TypeVar("R", bound=Reader)
 
 
-class ReadingJoin(Defaults, ABC, Generic[R]):
+class ReadingJoin(Join, ABC, Generic[R]):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIndexes, own: bool, part: bool) -> None:
@@ -256,10 +227,6 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         if isinstance(self._reader, IndexLoader) and not self.indexes.has(self._owner):
             return 0
         return sum(map(self.indexes.bytes_of, self._taken)) + (self._reader.own_bytes if self._reader is not None else 0)
-
-    @property
-    def retired_bytes(self) -> int:
-        return self.indexes.retired_bytes if self._own else 0
 
     @property
     def stores(self) -> Sequence[Store]:

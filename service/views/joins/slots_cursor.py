@@ -1,62 +1,42 @@
-"""A structure's cursor as a cursor of the view: its slots are the rows."""
+"""Simple cursors: over a structure's cursor, whose slots are the rows; of given rows; of the rows of a table."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from collections.abc import Callable
+from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.tables.inputs import Input, read
+from service.tables.masks import compare
+from service.tables.resolution import Slots
+from service.tables.store import Table
 from service.views.deltas import Combination
+from service.views.joins.protocol import Enumeration
+from service.views.read_counts import Counts
+from structures.core.cursor import Cursor
 
 _CHUNK = 1 << 17  # rows at once: a structure's cursor reserves memory for as many as it is asked for
-
-
-class SlotSource(Protocol):
-    """A structure's cursor: slots, an array per alias."""
-
-    @property
-    def done(self) -> bool: ...
-
-    @property
-    def steps(self) -> int: ...
-
-    @property
-    def largest_gap(self) -> int: ...
-
-    @property
-    def dead_ends(self) -> int | None: ...
-
-    def fill(self, limit: int) -> Any: ...
-
-    def clone(self) -> SlotSource: ...
 
 
 class Wrapper:
     """A cursor over another one, or over a structure's cursor, with the same counts. Subclasses define `fill`."""
 
-    def __init__(self, cursor: SlotSource) -> None:
-        self._cursor = cursor
+    def __init__(self, cursor: Enumeration | Cursor) -> None:
+        self._cursor: Any = cursor
 
     @property
     def done(self) -> bool:
-        return self._cursor.done
+        done: bool = self._cursor.done
+        return done
 
     @property
-    def steps(self) -> int:
-        return self._cursor.steps
-
-    @property
-    def largest_gap(self) -> int:
-        return self._cursor.largest_gap
-
-    @property
-    def dead_ends(self) -> int | None:
-        """None: the structure's cursor counts none."""
-        return self._cursor.dead_ends
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        return getattr(self._cursor, "counters", {})
+    def counts(self) -> Counts:
+        counts: Counts = self._cursor.counts
+        return counts
 
     def clone(self) -> Self:
         other = copy.copy(self)
@@ -65,7 +45,102 @@ class Wrapper:
 
 
 class SlotsCursor(Wrapper):
-    """See the module docstring."""
+    """A structure's cursor as a cursor of the view: its slots are the rows."""
+
+    @property
+    def counts(self) -> Counts:
+        return Counts.of(self._cursor)
 
     def fill(self, limit: int) -> Combination:
         return tuple(self._cursor.fill(min(limit, _CHUNK)))
+
+
+class Filtered(Wrapper):
+    """The rows of another cursor that pass a test, which returns bool[n] for n rows; others are dead ends."""
+
+    def __init__(self, cursor: Enumeration, test: Callable[[Combination], npt.NDArray[np.bool_]]) -> None:
+        super().__init__(cursor)
+        self._test, self._dropped = test, 0
+
+    @property
+    def counts(self) -> Counts:
+        return super().counts.dropping(self._dropped)
+
+    def fill(self, limit: int) -> Combination:
+        rows = self._cursor.fill(limit)
+        kept = self._test(rows)
+        self._dropped += len(kept) - int(np.count_nonzero(kept))
+        return tuple(part[kept] for part in rows)
+
+
+class GivenRowsCursor:
+    """Given rows."""
+
+    counts = Counts()
+
+    def __init__(self, rows: Combination) -> None:
+        self._rows = rows
+
+    @property
+    def done(self) -> bool:
+        return len(self._rows[0]) == 0
+
+    def fill(self, limit: int) -> Combination:
+        found, self._rows = tuple(part[:limit] for part in self._rows), tuple(part[limit:] for part in self._rows)
+        return found
+
+    def clone(self) -> GivenRowsCursor:
+        return copy.copy(self)
+
+
+class Scan:
+    """Reads the rows of a table at a held version. `choose`: returns those wanted; None: all. A step is a slot or a stretch of free
+    slots."""
+
+    def __init__(self, table: Table, version: int, choose: Callable[[Slots], Slots] | None = None) -> None:
+        self._table, self._version, self._choose = table, version, choose
+        self._at, self._last, self._since = 0, -1, 0  # slots visited since the last row
+        self.counts = Counts()
+
+    @property
+    def done(self) -> bool:
+        return self._at < 0
+
+    def fill(self, limit: int) -> Combination:
+        start = self._at
+        slots, self._at = self._table.scan(self._version, start, limit)
+        end = self._at if self._at >= 0 else self._table.used
+        passed = self._table.passed(start, end)
+        gap = self.counts.largest_gap
+        self._since += passed
+        if self._choose is not None:
+            slots = self._choose(slots)
+        if len(slots):
+            gap = max(gap, min(self._since, int(np.diff(slots, prepend=self._last).max())))
+            self._last = int(slots[-1])
+            self._since = min(passed, end - self._last)
+        self.counts = Counts(self.counts.steps + passed, gap)
+        return (slots,)
+
+    def clone(self) -> Scan:
+        return copy.copy(self)
+
+
+def scan_of(input: Input, version: int, values: pa.RecordBatch | None = None) -> Scan:
+    """Read the rows of a version that meet the side's filters and, if given, have these values in these columns (one row)."""
+    return Scan(input.relation.table, version, lambda slots: agreeing(input, values, input.chosen(slots)))
+
+
+def agreeing(input: Input, values: pa.RecordBatch | None, slots: Slots) -> Slots:
+    """Return the slots whose rows have the values."""
+    if values is None or not len(slots):
+        return slots
+
+    def agree(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        mask = np.ones(len(rows), np.bool_)
+        for column, wanted in zip(rows.columns, values.columns, strict=True):
+            mask &= compare("=", column, wanted.take(pa.array(np.zeros(len(rows), np.int64))))
+        return mask
+
+    found: Slots = slots[read(input.relation.table, values.schema.names, slots, agree)]
+    return found

@@ -11,7 +11,6 @@ inserted: they are netted.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -28,13 +27,12 @@ from service.tables.masks import Mask, select_mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers, Table
 from service.views.deltas import Sink
-from service.views.joins.indexed_cursor import Scan
-from service.views.joins.protocol import Bounds, Defaults, Store
-from service.views.joins.slots_cursor import SlotsCursor
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.slots_cursor import Filtered, GivenRowsCursor, SlotsCursor, scan_of
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.join_tree import layout
 from structures.join_tree.changes import MOVE
-from structures.join_tree.cursors import GivenRows, Start
+from structures.join_tree.cursors import Start
 from structures.join_tree.tree import JoinTree, Port, Roots, RowChanges
 
 _NO_WINDOW = np.empty((0, 2), np.int64)
@@ -43,28 +41,7 @@ _SIGNS[ENTER] = MOVE
 _KINDS = {"required": layout.REQUIRED, "exists": layout.EXISTS, "absent": layout.ABSENT, "optional": layout.OPTIONAL}
 
 
-class LiveSlots:
-    """The slots of alias `position` that take part in rows of the version."""
-
-    def __init__(self, tree: JoinTree, roots: Roots, position: int, start: Start) -> None:
-        self._tree, self._roots, self._position, self._start = tree, roots, position, start
-
-    @property
-    def done(self) -> bool:
-        return self._start.done
-
-    def fill(self, limit: int) -> Slots:
-        slots = self._start.fill(limit)
-        alive: Slots = slots[self._tree.holds(self._roots, self._position, slots)]
-        return alive
-
-    def clone(self) -> LiveSlots:
-        other = copy.copy(self)
-        other._start = self._start.clone()
-        return other
-
-
-class TreeJoin(Defaults):
+class TreeJoin(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, inputs: Sequence[Input], tree: Sequence[Edge], never: bool) -> None:
@@ -248,8 +225,12 @@ class TreeJoin(Defaults):
         return self._cursor(root, self._middle, self.tree.all_of(root, self.tree.base[self._middle]), window)
 
     def partners(self, root: Roots, position: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
-        given = GivenRows(NO_SLOTS if self.never else self.inputs[position].chosen(slots))
-        return self._cursor(root, position, LiveSlots(self.tree, root, position, given), window)
+        given = GivenRowsCursor((NO_SLOTS if self.never else self.inputs[position].chosen(slots),))
+        return self._cursor(root, position, self._live(root, position, given), window)
+
+    def _live(self, root: Roots, position: int, cursor: Enumeration) -> Filtered:
+        """Of the rows of a cursor, those that take part, as alias `position`, in rows of the version."""
+        return Filtered(cursor, lambda rows: self.tree.holds(root, position, rows[0]))
 
     def of_key(self, root: Roots, position: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
         """If no port has exactly these columns, and surely sees all rows with them, the alias's rows are scanned."""
@@ -258,8 +239,8 @@ class TreeJoin(Defaults):
             if domain is not None and set(columns) == set(key.schema.names) and self._sees_all(p):
                 code = int(domain.look_up(key.select(columns))[0])
                 return self._cursor(root, position, self.tree.of_code(root, p, code), window)
-        scan = GivenRows(NO_SLOTS) if self.never else Scan(self.inputs[position], root.version, key)
-        return self._cursor(root, position, LiveSlots(self.tree, root, position, scan), window)
+        scan = GivenRowsCursor((NO_SLOTS,)) if self.never else scan_of(self.inputs[position], root.version, key)
+        return self._cursor(root, position, self._live(root, position, scan), window)
 
     def _sees_all(self, port: int) -> bool:
         """Whether a port sees all rows of the view's that have a key there: those of a part that they may lack need no span."""
@@ -277,10 +258,6 @@ class TreeJoin(Defaults):
         rows = [input.relation.table.rows for input in self.inputs]
         kept = self.tree.bytes(rows, [domain.keys for domain in self.domains])
         return kept + sum(domain.bytes for domain in self.domains)
-
-    @property
-    def retired_bytes(self) -> int:
-        return self.tree.retired_bytes
 
     @property
     def stores(self) -> Sequence[Store]:

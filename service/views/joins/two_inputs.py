@@ -14,7 +14,7 @@ import numpy.typing as npt
 from service.planning.plans.plan import CountedJoin, InnerJoin, Plan
 from service.tables.changes import DividedRun, Runs, order_of, parted, versions_of
 from service.tables.domains import Domain
-from service.tables.inputs import NEWEST, ChosenEntries, Codes, Input, Source, ends_of, joined
+from service.tables.inputs import NEWEST, ChosenEntries, Codes, Input, Source, ends_of, joined, scanned
 from service.tables.relations import Relation
 from service.tables.resolution import Indices, Resolution, Slots
 from service.views.joins.outer_join import named
@@ -22,7 +22,6 @@ from structures.core.entries import NO_ENTRIES, Entries
 from structures.event_tree import runs as kinds
 from structures.event_tree.matching import LONELY, Moves
 
-_CHUNK = 1 << 16  # rows of a relation per step of building
 _NO_OFFSETS = np.empty(0, np.int64)
 _KINDS = 6  # of changes
 
@@ -111,16 +110,9 @@ class TwoInputs:
 
     def read(self, version: int, progress: Callable[[float], None]) -> tuple[Entries, Entries]:
         """Read the rows of a version, and the partners. Cost: O(n)."""
-        mine, others = self.relations
-        total, done = mine.table.rows + others.table.rows or 1, 0
-        parts: tuple[list[Entries], list[Entries]] = ([NO_ENTRIES], [NO_ENTRIES])
-        for part, relation, entries in ((parts[0], mine, self.rows.entries), (parts[1], others, self._partners)):
-            start = 0
-            while start >= 0:
-                slots, start = relation.table.scan(version, start, _CHUNK)
-                part.append(entries(slots, self._acquire)[0])
-                done += len(slots)
-                progress(0.8 * done / total)
+        parts, entries_of = ([NO_ENTRIES], [NO_ENTRIES]), (self.rows.entries, self._partners)
+        for at, slots in scanned(self.relations, version, progress):
+            parts[at].append(entries_of[at](slots, self._acquire)[0])
         return joined(parts[0]), joined(parts[1])
 
     def now(self) -> tuple[Entries, Entries]:

@@ -23,11 +23,10 @@ from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
 from service.tables.changes import Runs
 from service.tables.inputs import Input
-from service.tables.masks import Mask
-from service.tables.resolution import Indices, Slots
+from service.tables.resolution import Slots
 from service.tables.store import pieces
 from service.views.deltas import Combination, Sink, emit
-from service.views.joins.outer_cursor import CursorChain, ShownCursor
+from service.views.joins.outer_cursor import CursorChain, PartSink, ShownCursor
 from service.views.joins.product_join import Factor, SeparateJoins
 from service.views.joins.protocol import Bounds, Enumeration
 from service.views.joins.qdag_trees import Entries, Keys
@@ -135,7 +134,7 @@ class UnionAllJoin(SeparateJoins):
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         for factor in self.factors:
             if any(input.relation.name in runs for input in factor.inputs):
-                factor.join.apply(version, runs, None if sink is None else _Widening(sink, factor.positions, self._aliases))
+                factor.join.apply(version, runs, None if sink is None else PartSink(sink, factor.positions, self._aliases))
 
     def rows(self, root: tuple[Any, ...], window: Bounds | None) -> Enumeration:
         parts = list(zip(self.factors, root, strict=True))
@@ -158,22 +157,6 @@ class UnionAllJoin(SeparateJoins):
     def is_empty(self, root: tuple[Any, ...]) -> bool | None:
         known = {factor.join.is_empty(its) for factor, its in zip(self.factors, root, strict=True)}
         return False if False in known else None if None in known else True
-
-
-class _Widening:
-    """A sink for the rows of one of the joins."""
-
-    def __init__(self, sink: Sink, positions: Sequence[int], aliases: int) -> None:
-        self._sink, self._positions, self._aliases = sink, positions, aliases
-        self.limit = sink.limit
-
-    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
-        missing = np.full(len(inserted), -1, np.int32)
-        first, last = self._positions[0], self._positions[-1]
-        return self._sink(offsets, inserted, (*(missing,) * first, *rows, *(missing,) * (self._aliases - last - 1)))
-
-    def exceeded(self, offset: int) -> None:
-        self._sink.exceeded(offset)
 
 
 def rows_apart(deleted: Combination, inserted: Combination, shown: ShownColumns) -> tuple[Combination, Combination]:

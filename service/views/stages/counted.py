@@ -42,7 +42,7 @@ class CountedStage(GroupsStage):
     def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input], table: GroupTable) -> None:
         """`plan`: of the groups; `table`: where the rows are stored. OSError, MemoryError: there is no room."""
         table.open()
-        super().__init__(query, cast(Join, counter_by(query, plan, inputs, table)), table, plan.shape != "visits", SLOTS)
+        super().__init__(query, counter_by(query, plan, inputs, table), table, plan.shape != "visits", SLOTS)
 
     @property
     def _counter(self) -> Counter:

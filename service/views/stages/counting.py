@@ -21,10 +21,11 @@ from service.query.conditions import ColumnRef, IntervalRef
 from service.query.model import GroupColumn, Output, Query
 from service.tables.changes import Runs, order_of, parted
 from service.tables.domains import Domain
-from service.tables.inputs import NEWEST, Codes, Input, Source
+from service.tables.inputs import NEWEST, Codes, Input, Source, scanned
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Numbers
-from service.views.joins.protocol import Defaults, Store
+from service.views.deltas import Sink
+from service.views.joins.protocol import Join, Store
 from service.views.shown import Definitions
 from service.views.stages.aggregates import RAW
 from service.views.stages.columns import Columns, References
@@ -37,7 +38,6 @@ from structures.event_tree.counting import COMMON, DELETE, INSERT, LENGTHS, MEAS
 from structures.event_tree.visits import Visits
 
 _ITSELF = {"pair": 0, "self_less": 1, "self_not_equal": 2}  # how often each pair occurs in the join of a set with itself
-_CHUNK = 1 << 16  # rows of a relation per step of building
 _Of = tuple[int, int]  # an accumulator's kind, and the output that it reads
 Kinds = npt.NDArray[np.int8]
 
@@ -98,7 +98,7 @@ class _Role:
         return _Counted(entries, read.codes if self._grouped else np.full(len(which), -1, np.int32), weights, which)
 
 
-class Counter(Defaults):
+class Counter(Join):
     """The parts of a join that a stage uses, except its rows. Used by the writer, or the view's builder. `structure` does the counting.
 
     `build` and `apply` are for a counter that is prepared beside the stage's own one, until `take_over`; that one has the references to
@@ -173,7 +173,7 @@ class Counter(Defaults):
         for _ in self.loaded(version, progress):
             pass
 
-    def apply(self, version: int, runs: Runs, sink: None) -> None:
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Follow the changed relations."""
         for _ in self.follow(version, runs):
             pass
@@ -199,17 +199,10 @@ class Counter(Defaults):
 
     def _all(self, structure: Any, version: int, inserted: bool, progress: Callable[[float], None]) -> Iterator[Amounts]:
         """`inserted`: codes of keys and groups gain references; otherwise they are only looked up."""
-        total = sum(role.input.relation.table.rows for role in self._roles) or 1
-        found, done = list[_Counted](), 0
-        for role in self._roles:
-            start, parts = (-1 if self._never else 0), [role.take(NO_SLOTS, False, None)]
-            while start >= 0:
-                slots, start = role.input.relation.table.scan(version, start, _CHUNK)
-                parts.append(self._take(role, slots, inserted))
-                done += len(slots)
-                progress(0.5 * done / total)
-            found.append(_together(parts))
-        yield from self.load(structure, version, found)
+        parts = [[role.take(NO_SLOTS, False, None)] for role in self._roles]
+        for at, slots in () if self._never else scanned([role.input.relation for role in self._roles], version, progress):
+            parts[at].append(self._take(self._roles[at], slots, inserted))
+        yield from self.load(structure, version, [_together(some) for some in parts])
 
     def _take(self, role: _Role, slots: Slots, inserted: bool) -> _Counted:
         """Take rows of an alias. `inserted`: they are inserted."""
@@ -283,10 +276,6 @@ class Counter(Defaults):
     @property
     def bytes(self) -> int:
         return int(self.structure.bytes) + (self.keys.bytes if self.keys is not None else 0)
-
-    @property
-    def retired_bytes(self) -> int:
-        return 0
 
     def check(self) -> None:
         self.structure.check()
@@ -440,10 +429,6 @@ class VisitCounter(Counter):
 
     def entries(self, root: Any) -> int:
         return int(self.structure.entries)
-
-    @property
-    def retired_bytes(self) -> int:
-        return int(self.structure.retired_bytes)
 
     @property
     def stores(self) -> Sequence[Store]:

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from service.query.model import Query
 from service.tables.changes import Runs, order_of, parted
-from service.tables.inputs import NEWEST, Input, ends_of, joined
+from service.tables.inputs import NEWEST, Input, ends_of, joined, scanned
 from service.tables.resolution import Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.collecting import StretchCollector
 from service.views.deltas import Sink
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 from service.views.stages.columns import References
 from service.views.stages.gaps import StretchesCursor
 from service.views.stages.groups import require_few
@@ -31,10 +31,8 @@ from structures.core.entries import NO_ENTRIES, Entries
 from structures.cover.tree import Cover, CoverRoot, Moves
 from structures.event_tree import runs as kinds
 
-_CHUNK = 1 << 16  # rows of the relation per step of building
 
-
-class CoverageStage(Defaults):
+class CoverageStage(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, inputs: Sequence[Input], shown: KeyStretches, is_another: bool = False) -> None:
@@ -61,13 +59,9 @@ class CoverageStage(Defaults):
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) for sorting."""
-        table, parts, start, done = self._input.relation.table, [NO_ENTRIES], 0 if not self._never else -1, 0
-        while start >= 0:
-            slots, start = table.scan(version, start, _CHUNK)
-            done += len(slots)
-            parts.append(self._entries(slots, np.arange(len(slots)), True, version)[0])
-            progress(0.8 * done / (table.rows or 1))
-        self._cover.load(version, self._new_codes(), joined(parts))
+        rows = () if self._never else scanned([self._input.relation], version, progress)
+        parts = [self._entries(slots, np.arange(len(slots)), True, version)[0] for _, slots in rows]
+        self._cover.load(version, self._new_codes(), joined([NO_ENTRIES, *parts]))
         self._require_few()
 
     def _entries(self, slots: Slots, offsets: npt.NDArray[np.int64], inserted: bool, version: int) -> tuple[Entries, npt.NDArray[np.int64]]:
@@ -163,10 +157,6 @@ class CoverageStage(Defaults):
     @property
     def bytes(self) -> int:
         return self._cover.bytes + self._columns.bytes
-
-    @property
-    def retired_bytes(self) -> int:
-        return self._cover.retired_bytes
 
     @property
     def stores(self) -> Sequence[Store]:

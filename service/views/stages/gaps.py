@@ -28,12 +28,12 @@ from service.tables.resolution import Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers, pieces
 from service.views.collecting import StretchCollector
 from service.views.deltas import Combination, Sink, stretches_of
-from service.views.joins.indexed_cursor import Scan
-from service.views.joins.outer_cursor import ScanChain
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
-from service.views.joins.slots_cursor import SlotsCursor, SlotSource
+from service.views.joins.outer_cursor import scanned_for
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.slots_cursor import Filtered, SlotsCursor
 from service.views.joins.two_inputs import TwoInputs
 from service.views.shown import STRETCH
+from structures.core.cursor import Cursor
 from structures.cover.tree import Cover, CoverRoot
 
 
@@ -44,7 +44,7 @@ class GapsRoot(NamedTuple):
     cover: CoverRoot
 
 
-class GapsStage(Defaults):
+class GapsStage(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, outer: Outer, inputs: Sequence[Input]) -> None:
@@ -117,21 +117,25 @@ class GapsStage(Defaults):
         """Return the window that applies to the stretches."""
         return None if window is None else window.get(self._span)
 
+    def _read(self, cursor: Cursor) -> Enumeration:
+        """Read the stretches that meet the conditions."""
+        stretches = StretchesCursor(cursor)
+        return stretches if self._keep is None else Filtered(stretches, self._keep)
+
     def rows(self, root: GapsRoot, window: Bounds | None) -> Enumeration:
-        return StretchesCursor(self._cover.stretches(root.cover, None, self._window(window)), self._keep)
+        return self._read(self._cover.stretches(root.cover, None, self._window(window)))
 
     def partners(self, root: GapsRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         entries, _ = self._both.rows.entries(slots, self._both.look_up)
-        return StretchesCursor(self._cover.of_rows(root.cover, entries, self._window(window)), self._keep)
+        return self._read(self._cover.of_rows(root.cover, entries, self._window(window)))
 
     def of_key(self, root: GapsRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """Uses the structure if these are the join columns; otherwise scans the relation."""
         both = self._both
         if both.domain is None or {*both.columns} != {*key.schema.names} or both.never:
-            scan = Scan(self._input, root.version, key)
-            return ScanChain(scan, lambda slots: self.partners(root, position, slots, window), STRETCH)
+            return scanned_for(self._input, root.version, key, partial(self.partners, root, position, window=window), STRETCH)
         code = int(both.domain.look_up(key.select(both.columns))[0])
-        return StretchesCursor(self._cover.stretches(root.cover, code, self._window(window)), self._keep)
+        return self._read(self._cover.stretches(root.cover, code, self._window(window)))
 
     def is_empty(self, root: GapsRoot) -> bool | None:
         if not root.cover.rows.counts[0]:
@@ -150,10 +154,6 @@ class GapsStage(Defaults):
         return self._cover.bytes + (self._both.domain.bytes if self._both.domain is not None else 0)
 
     @property
-    def retired_bytes(self) -> int:
-        return self._cover.retired_bytes
-
-    @property
     def stores(self) -> Sequence[Store]:
         return (self._cover.rows.arena, self._cover.partners.arena)
 
@@ -169,16 +169,8 @@ class GapsStage(Defaults):
 
 
 class StretchesCursor(SlotsCursor):
-    """Reads a structure's stretches as rows of the view. `keep`: which of them; None: all."""
-
-    def __init__(self, cursor: SlotSource, keep: Callable[[Combination], npt.NDArray[np.bool_]] | None = None) -> None:
-        super().__init__(cursor)
-        self._keep = keep
+    """Reads a structure's stretches as rows of the view."""
 
     def fill(self, limit: int) -> Combination:
         slots, starts, ends = super().fill(limit)
-        rows = slots.astype(np.int32), starts, ends
-        if self._keep is None:
-            return rows
-        those = self._keep(rows)
-        return tuple(one[those] for one in rows)
+        return slots.astype(np.int32), starts, ends

@@ -28,11 +28,11 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import NO_NUMBERS, PIECE_ROWS, Numbers
 from service.views.collecting import ReportedRows, RowCollector, joined
 from service.views.deltas import UNBOUNDED, Combination, Sink
-from service.views.joins.product_join import GivenRowsCursor
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.slots_cursor import GivenRowsCursor, Scan
 from service.views.stages.columns import References, StageRows
 from service.views.stages.following import GroupFollower
-from service.views.stages.selection import Scan, Selection
+from service.views.stages.selection import Selection
 from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
 from structures.aggregate.layout import GroupedColumns
@@ -62,8 +62,10 @@ class LoadedGroups(NamedTuple):
     references: References
 
 
-class GroupsStage(Defaults):
+class GroupsStage(Join):
     """See the module docstring; `protocol` describes the methods."""
+
+    root = GroupsRoot(0, 0)
 
     def __init__(self, query: Query, core: Join, table: GroupTable, of_rows: bool, most_codes: int | None = None) -> None:
         """`table`: where the rows are stored; `of_rows`: the delta of a change is the changed row; `most_codes`: of groups, including those
@@ -77,7 +79,6 @@ class GroupsStage(Defaults):
         self._groups = table.groups_of(most_codes or 4 * groups.most + _SPARE_CODES)
         table.make_positions(self._groups.most_codes)
         self._following = self._follow_few()
-        self.root = GroupsRoot(0, 0)
         self._together = 1  # versions that the next part of a run may have
 
     def _follow_few(self) -> GroupFollower | None:

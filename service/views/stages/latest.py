@@ -20,26 +20,25 @@ from service.query.computed import ComputedColumn
 from service.query.conditions import Term
 from service.query.model import GroupColumn, Grouping, Query
 from service.tables.changes import Runs, order_of, parted
-from service.tables.inputs import Input
+from service.tables.inputs import Input, scanned
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Sink, emit_slots
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
+from service.views.joins.protocol import Bounds, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.stages.columns import Columns
 from service.views.words import Ints, SortedColumn, first_words, ranks_of, words_of
+from structures.core.cursor import GivenCursor
 from structures.core.entries import DELETE, INSERT
 from structures.core.entry_tree import EntryRoot
 from structures.index.indexes import Entries
-from structures.interval.cursors import GivenCursor
 from structures.ranked.entries import RankedChanges
 from structures.ranked.tops import Tops
 
-_CHUNK = 1 << 16  # rows of the relation per step of building
 _NO_ROWS = np.empty((1, 0), np.int32)
 
 
-class LatestStage(Defaults):
+class LatestStage(Join):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, input: Input) -> None:
@@ -82,13 +81,10 @@ class LatestStage(Defaults):
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) for sorting."""
-        table, parts, start, done = self._input.relation.table, list[Entries](), 0, 0
-        while start >= 0 and not self._never:
-            slots, start = table.scan(version, start, _CHUNK)
-            done += len(slots)
-            if len(slots := self._input.chosen(slots)):
+        parts = list[Entries]()
+        for _, every in () if self._never else scanned([self._input.relation], version, progress):
+            if len(slots := self._input.chosen(every)):
                 parts.append(self._entries(self._columns.read((slots,), (np.ones(len(slots), np.bool_), version)).codes, slots))
-            progress(0.8 * done / (table.rows or 1))
         if parts:
             self._tops.load(version, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True))))
         progress(1.0)
@@ -164,10 +160,6 @@ class LatestStage(Defaults):
     @property
     def bytes(self) -> int:
         return self._tops.bytes + self._columns.bytes
-
-    @property
-    def retired_bytes(self) -> int:
-        return self._tops.retired_bytes
 
     @property
     def stores(self) -> Sequence[Store]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -11,57 +10,21 @@ import pyarrow as pa
 from service.tables.changes import Runs
 from service.tables.inputs import Input
 from service.tables.resolution import Resolution, Slots
-from service.tables.store import Numbers, Table
+from service.tables.store import Numbers
 from service.views.collecting import ReportedRows
-from service.views.deltas import Combination, Sink
-from service.views.joins.product_join import GivenRowsCursor
-from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.deltas import Sink
+from service.views.joins.protocol import Bounds, Enumeration, Join
+from service.views.joins.slots_cursor import GivenRowsCursor, Scan
 from structures.rows.reading import Run
 
 
-class Scan:
-    """Reads the rows of a table at a held version. `choose`: returns those wanted; None: all. A step is a slot or a stretch of free
-    slots."""
-
-    dead_ends: int | None = None
-    counters: Mapping[str, int] = {}
-
-    def __init__(self, table: Table, version: int, choose: Callable[[Slots], Slots] | None = None) -> None:
-        self._table, self._version, self._choose = table, version, choose
-        self._at, self._last, self._since = 0, -1, 0  # slots visited since the last row
-        self.steps = self.largest_gap = 0
-
-    @property
-    def done(self) -> bool:
-        return self._at < 0
-
-    def fill(self, limit: int) -> Combination:
-        start = self._at
-        slots, self._at = self._table.scan(self._version, start, limit)
-        end = self._at if self._at >= 0 else self._table.used
-        passed = self._table.passed(start, end)
-        self.steps += passed
-        self._since += passed
-        if self._choose is not None:
-            slots = self._choose(slots)
-        if len(slots):
-            self.largest_gap = max(self.largest_gap, min(self._since, int(np.diff(slots, prepend=self._last).max())))
-            self._last = int(slots[-1])
-            self._since = min(passed, end - self._last)
-        return (slots,)
-
-    def clone(self) -> Scan:
-        return copy.copy(self)
-
-
-class Selection(Defaults):
+class Selection(Join):
     """`protocol` describes the methods. A root is a version, to be read while it is held or newest."""
 
-    update_steps = bytes = retired_bytes = 0
+    root = update_steps = bytes = 0
 
     def __init__(self, input: Input, never: bool) -> None:
         self.input, self._never = input, never
-        self.root = 0
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         self.root = version

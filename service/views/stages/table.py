@@ -400,13 +400,8 @@ class GroupTable:
 
     def search(self, version: int, code: int) -> Slots:
         """Return the slot of the group's row at an older version, [] if there was none. O(groups)."""
-        start = 0
-        while start >= 0:
-            slots, start = self.table.scan(version, start, 1 << 16)
-            mine: Slots = slots[self._codes(slots) == code]
-            if len(mine):
-                return mine
-        return NO_SLOTS
+        every = (slots[self._codes(slots) == code] for slots in self.table.scanned(version))
+        return next((mine for mine in every if len(mine)), NO_SLOTS)
 
     @property
     def bytes(self) -> int:

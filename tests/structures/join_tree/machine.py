@@ -11,9 +11,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from structures.core.cursor import GivenCursor
 from structures.core.entries import DELETE, INSERT
 from structures.join_tree.changes import MOVE
-from structures.join_tree.cursors import GivenRows, Start
+from structures.join_tree.cursors import Start
 from structures.join_tree.layout import ABSENT, EXISTS, OPTIONAL, REQUIRED
 from structures.join_tree.tree import JoinTree, Port, RowChanges
 from tests.naive.tree_join import Rows, Seen, join
@@ -238,7 +239,7 @@ class JoinMachine(ReadingMachine):
             wanted = {row for row in wanted if self._has(then[alias][row[alias]][port], code)}
         else:
             slots = np.array(data.draw(st.lists(st.sampled_from(sorted(then[alias])), unique=True)) if then[alias] else [], np.int32)
-            start = GivenRows(slots[self.tree.holds(roots, alias, slots)])
+            start = GivenCursor(slots[self.tree.holds(roots, alias, slots)].reshape(1, -1))
             wanted = {row for row in wanted if row[alias] in slots}
         bounds = np.empty((0, 2), np.int64)
         if windowed:

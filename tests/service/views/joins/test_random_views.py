@@ -136,7 +136,7 @@ def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
                 rows = 0
                 while not cursor.done:
                     rows += len(cursor.fill(7)[0])
-                if cursor.dead_ends is None:
+                if cursor.counts.dead_ends is None:
                     continue
                 plan = view.view.plan
                 starts = 1 if slots is None else max(1, len(slots))
@@ -144,7 +144,7 @@ def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
                 heaps = sum(one.algorithm == "ij-heap" for one in plans)
                 sets = sum(one.shape.startswith("clique") for one in plans)
                 trees = sum(one.algorithm == "view-tree" for one in plans)  # a given entry without rows is looked up
-                assert heaps or sets or trees or cursor.dead_ends == 0, (name, cursor.dead_ends)
+                assert heaps or sets or trees or cursor.counts.dead_ends == 0, (name, cursor.counts.dead_ends)
                 if isinstance(join, OverlapJoin) and heaps:
                     most = starts * (FUEL_MOST + (join.root.height + 1) * len(plan.order)) + rows
                 elif isinstance(join, OverlapJoin):
@@ -154,7 +154,7 @@ def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
                     most = starts  # a view without rows is looked up as well
                 else:  # a product reads a part again for each block of the ones before
                     most = (heaps + sets + trees) * (starts + rows) * (FUEL_MOST + 2 * len(plan.order)) + rows
-                assert cursor.dead_ends <= most, (name, cursor.dead_ends, rows)
+                assert cursor.counts.dead_ends <= most, (name, cursor.counts.dead_ends, rows)
                 met[plan.algorithm] += 1
     print(met)
     assert met["ij-heap"] and met["join-tree"] and met["clique"] and met["view-tree"]

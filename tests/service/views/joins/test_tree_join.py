@@ -157,12 +157,12 @@ def test_no_dead_ends(tmp_path: Path) -> None:
             while not cursor.done:
                 rows += len(cursor.fill(1)[0])
             assert rows == 40
-            gaps.setdefault(algorithm, []).append((cursor.largest_gap, cursor.steps))
+            gaps.setdefault(algorithm, []).append((cursor.counts.largest_gap, cursor.counts.steps))
         # Of x, one of the 60: forty partners in y, none of them live.
         cursor = join.partners(join.root, 0, np.array([90], np.int32), None)
         while not cursor.done:
             assert len(cursor.fill(1)[0]) == 0
-        gaps[algorithm].append((0, cursor.steps))
+        gaps[algorithm].append((0, cursor.counts.steps))
         engine.close()
     for gap, looked in gaps["join-tree"]:
         assert gap <= looked <= 2 * 40, gaps  # a leaf is looked through at once
