@@ -8,7 +8,7 @@ from dataclasses import replace
 from service.planning.plans.plan import Plan, no_such_promise, promises
 from service.query.model import GUARANTEES, Query
 
-_FEW_ROWS = ("groups", "counted", "visits", "products", "latest", "list")
+_FEW_ROWS = ("groups", "counted", "products", "latest", "list")
 """Shapes of which a changed row changes O(1) rows, if their guarantee is strict."""
 
 

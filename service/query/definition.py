@@ -262,17 +262,26 @@ def _output(entry: Any, path: str, columns: _Columns) -> exp.Expr:
     return _named(made, entry.get("as"), path)
 
 
-def _expression(text: str, path: str, over_groups: bool = False) -> exp.Expr:
+def _parsed(text: str, path: str, words: str, clause: str) -> exp.Select:
+    """Return a SELECT that has nothing but this clause, of which the text is what stands behind these words."""
     try:
-        tree = parse(f"SELECT {text}", Dialect, "an expression is one")
+        tree = parse(f"{words} {text}", Dialect, "an expression is one")
     except RecursionError:
         raise bad(f"{path}: nested too deeply") from None
     except Problem as problem:  # its position is in another text
         raise bad(f"{path}: {str(problem.detail).rpartition(' (line')[0]}") from None
-    others = [part for part, value in tree.args.items() if value and part != "expressions"]
+    others = [part for part, value in tree.args.items() if value and part not in ("expressions", clause)]
     if not isinstance(tree, exp.Select) or others or len(tree.expressions) != 1 or isinstance(tree.expressions[0], exp.Alias):
         raise bad(f"{path}: {text[:200]!r} is not one expression")
-    made: exp.Expr = _located(tree.expressions[0], path)
+    return tree
+
+
+def _expression(text: str, path: str, over_groups: bool = False) -> exp.Expr:
+    return _checked(_parsed(text, path, "SELECT", "expressions").expressions[0], path, over_groups)
+
+
+def _checked(made: exp.Expr, path: str, over_groups: bool = False) -> exp.Expr:
+    _located(made, path)
     if not over_groups and any(not isinstance(node.parent, exp.Window) for node in made.find_all(exp.AggFunc)):
         raise Fields().placed(unsupported(f"{made.sql(Dialect)} in an expression", 'write aggregates in "aggregate"'), made)
     return made
@@ -338,9 +347,18 @@ def _aggregate(entry: Any, path: str) -> exp.Expr:
 
 
 def _latest(form: LatestRows, path: str) -> exp.Qualify:
-    order = exp.Ordered(this=_value(form.order, f"{path}.order"), desc=form.descending, nulls_first=False)
+    if isinstance(form.order, str):
+        order = [exp.Ordered(this=_column(form.order, f"{path}.order"), nulls_first=False)]
+    else:
+        at = f"{path}.order.expression"
+        order = _parsed(form.order.expression, at, "SELECT 1 ORDER BY", "order").args["order"].expressions
+        for one in order:
+            _checked(one.this, at)
+    for one in order:
+        if one.args.get("desc") is None:
+            one.set("desc", form.descending)
     by = [_value(one, f"{path}.by.{index}") for index, one in enumerate(form.by)]
-    numbered = exp.Window(this=exp.RowNumber(), partition_by=by, order=exp.Order(expressions=[order]), over="OVER")
+    numbered = exp.Window(this=exp.RowNumber(), partition_by=by, order=exp.Order(expressions=order), over="OVER")
     return exp.Qualify(this=_located(exp.LTE(this=numbered, expression=exp.Literal.number(form.rows)), path))
 
 

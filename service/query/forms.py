@@ -314,12 +314,12 @@ class Aggregated(Form):
 
 class LatestRows(Form):
     """Keeps only the first `rows` rows of each combination of values of the columns in `by`. Rows are ordered by the column `order`, nulls
-    last."""
+    last, or by what SQL has behind ORDER BY."""
 
     what = "latest"
     by: list[str | OfExpression] = Field(description="columns, as `alias.column`, or expressions: each combination keeps `rows` rows")
-    order: str | OfExpression = Field(description="the column, as `alias.column`, or the expression by which rows are ordered")
-    descending: bool = Field(False, description="whether the greatest values come first")
+    order: str | OfExpression = Field(description="a column, as `alias.column`, or expressions, such as `r.due DESC NULLS LAST, r.id`")
+    descending: bool = Field(False, description="whether the greatest values come first, unless the order says so")
     rows: int = Field(1, gt=0, le=MOST_LATEST, description="how many rows to keep of each combination")
 
 

@@ -1,6 +1,7 @@
 """The latest rows of each key of a relation, from a definition: `DISTINCT ON (r.k) … ORDER BY r.k, r.at DESC`, `QUALIFY
 ROW_NUMBER() OVER (PARTITION BY r.k ORDER BY r.at DESC) <= n`; of the whole relation: `ORDER BY r.at DESC LIMIT n`; and the latest row for
-each row of another relation: `a ASOF [LEFT] JOIN b ON a.k = b.k AND b.at <= a.at`, which LAG and LEAD also become."""
+each row of another relation: `a ASOF [LEFT] JOIN b ON a.k = b.k AND b.at <= a.at`, which LAG and LEAD also become. FIRST_VALUE is a value
+of the first row of a key."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from service.query.model import MOST_LATEST, AsOf, Latest, Ordering
 from service.query.scope import Scope
 from service.query.sql.conditions import Conditions
 from service.query.sql.groups import is_grouped
-from service.query.sql.names import Names, alias_of, column_of, fold, identifier, tables_of
+from service.query.sql.names import Names, alias_of, column_of, fold, identifier, sql_of, table_of, tables_of
 from service.query.sql.terms import read_term
 from service.query.terms import is_plain
 
@@ -30,6 +31,7 @@ _QUALIFY = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY columns ORDER BY colum
 _MOST: dict[type[exp.Expr], int] = {exp.LTE: 0, exp.LT: -1, exp.EQ: 0}  # added to the number
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.EQ: exp.EQ}
 _SQL = "postgres"
+WINDOWED = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
 
 
 def is_ordered(kind: str) -> bool:
@@ -95,14 +97,19 @@ class _Values:
 def _of_distinct(select: exp.Select, values: _Values) -> Latest:
     on = select.args["distinct"].args["on"]
     by = [values.output_value(one) for one in (on.expressions if isinstance(on, exp.Tuple) else [on])]
-    written = f"DISTINCT ON ({', '.join(map(str, by))})"
     order = select.args.get("order")
     keys = values.keys(order, values.output_value) if order is not None else []
-    wanted = len(dict.fromkeys(by))
-    if {one.value for one in keys[:wanted]} != set(by) or len(keys) == wanted:
-        instead = f"write ORDER BY {', '.join(map(str, by))}, and the column whose first value is taken, as in at DESC"
-        raise unsupported(f"{written} without an ORDER BY that begins with its columns and continues with another one", instead)
-    return _ordered(values.names, by, keys[wanted:], 1)
+    return _ordered(values.names, by, keys[require_continued(by, [one.value for one in keys]) :], 1)
+
+
+def require_continued(by: Sequence[object], order: Sequence[object]) -> int:
+    """Return how many values of ORDER BY are those of DISTINCT ON. Problem `unsupported-query` unless it continues with another one."""
+    wanted, written = len(dict.fromkeys(by)), ", ".join(map(str, by))
+    if {*order[:wanted]} != {*by} or len(order) == wanted:
+        instead = f"write ORDER BY {written}, and the column whose first value is taken, as in at DESC"
+        what = f"DISTINCT ON ({written}) without an ORDER BY that begins with its columns and continues with another one"
+        raise unsupported(what, instead)
+    return wanted
 
 
 def _of_limit(node: exp.Expr, order: exp.Order, values: _Values) -> Latest:
@@ -205,31 +212,72 @@ def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, 
     draft.as_of = AsOf(of, op, point, join.side == "LEFT")
 
 
-# --- LAG and LEAD
+# --- LAG and LEAD, FIRST_VALUE and LAST_VALUE
 
 
-def neighbours_of(select: exp.Select) -> list[exp.Window]:
-    """Return the calls of LAG and LEAD."""
-    return [one for output in select.expressions for one in output.find_all(exp.Window) if one.this.find(exp.Lag, exp.Lead)]
+def windows_of(select: exp.Select, *functions: type[exp.Expr]) -> list[exp.Window]:
+    """Return the calls of these functions, by default of all that can be joined."""
+    found = [one for output in select.expressions for one in output.find_all(exp.Window)]
+    return [one for one in found if one.this.find(*(functions or WINDOWED))]
+
+
+def join_firsts(select: exp.Select, relations: Mapping[str, RelationDefinition], store: Callable[[exp.Select], str]) -> None:
+    """Write FIRST_VALUE of a SELECT from one relation as a join with the first row of each key, which is stored, and LAST_VALUE of all rows
+    as one with the first in the opposite order. As `join_neighbours`."""
+    for number, window in enumerate(windows_of(select, exp.FirstValue, exp.LastValue)):
+        function, by, order = window.this, window.args.get("partition_by") or [], window.args.get("order")
+        frame = (window.args.get("spec") or exp.WindowSpec(start="UNBOUNDED")).args
+        ends = [frame.get("start")] if isinstance(function, exp.FirstValue) else [frame.get("start"), frame.get("end")]
+        is_plain = isinstance(function, exp.FirstValue | exp.LastValue) and {*ends} == {"UNBOUNDED"} and not frame.get("exclude")
+        if not is_plain or order is None:
+            instead = "write FIRST_VALUE(value) OVER (PARTITION BY columns ORDER BY columns); behind LAST_VALUE's ORDER BY, "
+            raise unsupported(sql_of(window), f"{instead}ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
+        order = order.copy()
+        table = _only_table(select, function, [*by, *(one.this for one in order.expressions)], relations, number)
+        for one in order.expressions if isinstance(function, exp.LastValue) else ():
+            one.set("desc", not one.args.get("desc"))
+            one.set("nulls_first", not one.args.get("nulls_first"))
+        rank = exp.Window(this=exp.RowNumber(), partition_by=[one.copy() for one in by], order=order)
+        values = {"value": function.this, **{f"k{position}": one for position, one in enumerate(by)}}
+        first = exp.Select(
+            expressions=[exp.Alias(this=one.copy(), alias=identifier(name)) for name, one in values.items()],
+            from_=exp.From(this=table.copy()), where=select.args.get("where"),
+            qualify=exp.Qualify(this=exp.EQ(this=rank, expression=exp.Literal.number(1))),
+        )  # fmt: skip
+        alias = unused("first", {*map(alias_of, select.find_all(exp.Table))})
+        equal = [exp.NullSafeEQ(this=one.copy(), expression=column_of(alias, f"k{position}")) for position, one in enumerate(by)]
+        on = {"on": exp.and_(*equal, copy=False)} if equal else {"kind": "CROSS"}
+        select.append("joins", exp.Join(this=table_of(store(first.copy()), alias), **on))
+        window.replace(column_of(alias, "value"))
+
+
+def _only_table(
+    select: exp.Select, function: exp.Func, columns: Sequence[exp.Expr], relations: Mapping[str, RelationDefinition], joined: int = 0
+) -> exp.Expr:  # fmt: skip
+    """Return the table of a SELECT that divides and orders its rows by these columns, so that each has its place. joined: how many tables
+    stand behind it by now. Problem `unsupported-query`."""
+    words, (table, *others) = function.sql_name(), tables_of(select)
+    if len(others) > joined or is_grouped(select) or is_latest(select):
+        raise unsupported(f"{words} over a join, groups, DISTINCT or first rows", "write the rest in a subquery of FROM, or around it")
+    key = relations[fold(table.this)].key
+    if not all(isinstance(one, exp.Column) for one in columns) or not {one.name for one in columns}.issuperset(key):
+        shown = ", ".join(one.removeprefix("group.") for one in key if not one.endswith(".null"))
+        instead = f"PARTITION BY columns and ORDER BY a column, never null, that together contain the key of {alias_of(table)}, {shown}"
+        raise unsupported(f"{words} in an order that is not unique", instead)
+    return table
 
 
 def join_neighbours(select: exp.Select, relations: Mapping[str, RelationDefinition], store: Callable[[exp.Select], str]) -> None:
     """Write LAG and LEAD of a SELECT from one relation as an ASOF LEFT JOIN with itself. All columns have their alias. store: gives the
     name of a relation with the rows of a query. Problem `unsupported-query`."""
-    windows = neighbours_of(select)
+    windows = windows_of(select, exp.Lag, exp.Lead)
     if not windows:
         return
     if len({_neighbour(one) for one in windows}) > 1:
         raise unsupported("LAG and LEAD of different rows in one SELECT", "define a view for each")
-    words, (table, *others) = windows[0].this.key.upper(), tables_of(select)
-    if others or is_grouped(select) or is_latest(select):
-        raise unsupported(f"{words} over a join, groups, DISTINCT or first rows", "write the rest in a subquery of FROM, or around it")
     by, (order,) = windows[0].args.get("partition_by") or [], windows[0].args["order"].expressions
-    relation, columns = relations[fold(table.this)], [*by, order.this]
-    if not all(isinstance(one, exp.Column) for one in columns) or not {one.name for one in columns}.issuperset(relation.key):
-        key = ", ".join(one.removeprefix("group.") for one in relation.key if not one.endswith(".null"))
-        instead = f"PARTITION BY columns and ORDER BY a column, never null, that together contain the key of {alias_of(table)}, {key}"
-        raise unsupported(f"{words} in an order that is not unique", instead)
+    table = _only_table(select, windows[0].this, [*by, order.this], relations)
+    words, relation = windows[0].this.sql_name(), relations[fold(table.this)]
     where = select.args.get("where")
     if where is not None and (where.find(exp.Query) or not {one.name for one in where.find_all(exp.Column)} <= {one.name for one in by}):
         select.set("where", None)
@@ -289,17 +337,11 @@ def _of(alias: str, part: exp.Expr) -> exp.Expr:
 
 def settled(draft: Draft) -> Draft:
     """Return the draft with an ASOF LEFT JOIN made an inner one if WHERE rejects null. Problem `unsupported-query` for what cannot be
-    combined with it, or with the latest rows."""
+    combined with it."""
     aliases, as_of = draft.scope.aliases, draft.as_of
-    parts = bool(draft.absent or draft.subqueries)
-    if draft.latest is not None and (len(aliases) > 1 or parts):
-        what = f"of a join of {' and '.join(aliases)}" if len(aliases) > 1 else "with EXISTS or NOT EXISTS"
-        instead = "they are of one relation, whose rows are filtered by its columns"
-        instead += "; read the first rows of a join with ?order=column desc&limit=n"
-        raise unsupported(f"the first rows (DISTINCT ON, QUALIFY, LIMIT) {what}", instead)
     if as_of is None:
         return draft
-    if parts:
+    if draft.absent or draft.subqueries:
         raise as_of_alone("EXISTS, NOT EXISTS or an outer join")
     if len(aliases) != 2 or draft.cross:
         raise as_of_alone("other joins")

@@ -27,7 +27,7 @@ class Scope:
         for relation in aliases.values():
             check_relation(relation, relations)
         self.aliases, self._outer = dict(aliases), outer
-        self._visible = {**(outer.aliases if outer is not None else {}), **aliases}
+        self._visible: dict[str, str] = {**(outer._visible if outer is not None else {}), **aliases}
         own = {alias: relations[relation] for alias, relation in aliases.items()}
         self._definitions: dict[str, RelationDefinition] = {**(outer._definitions if outer is not None else {}), **own}
         self._hidden: Mapping[str, str] = {}

@@ -177,9 +177,6 @@ def _read_query(tree: exp.Expr, reading: _Reading) -> Expression:
         _check_order(tree, within, source)
         return within
     known, sides = source.count, list[Expression]()
-    with source.noting():
-        if not tree.args.get("distinct") and isinstance(tree, exp.Except):
-            raise unsupported("EXCEPT ALL", "write EXCEPT: a view with EXCEPT has each row once")
     for side in (tree.left, tree.right):
         with source.noting():
             sides.append(_read_query(side, reading))

@@ -158,9 +158,9 @@ def test_what_is_judged_late(text: str, words: list[str]) -> None:
 
 
 def test_unions_and_joins() -> None:
-    text = "SELECT id FROM bookings WHERE id = 'x' EXCEPT ALL SELECT id FROM maintenance WHERE code = 'y' LIMIT 3"
-    assert [one["detail"].split(" is not")[0][:16] for one in complaints(refused(text))][:2] == ["LIMIT with UNION", "EXCEPT ALL"]
-    assert len(complaints(refused(text))) == 4
+    text = "SELECT id FROM bookings WHERE id = 'x' EXCEPT SELECT id FROM maintenance WHERE code = 'y' LIMIT 3"
+    assert [one["detail"].split(" is not")[0][:16] for one in complaints(refused(text))][:1] == ["LIMIT with UNION"]
+    assert len(complaints(refused(text))) == 3
     on = "SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.room AND nope(m.id) AND b.guest = 3 LEFT JOIN shifts s ON nope(s.nr)"
     assert len(complaints(refused(on))) == 3
 

@@ -89,6 +89,9 @@ def test_json_is_the_same_view() -> None:
     assert query(definition | {"latest": {"by": ["r.room", "r.room"], "order": "r.value", "rows": 2}}).latest == wanted
     latest = {"by": [{"expression": "lower(r.room)"}], "order": {"expression": "r.nr % 10"}}
     assert query(definition | {"latest": latest}).latest == Latest((LOWER,), (Ordering(REST),), 1)
+    order = {"expression": "r.value DESC, r.at ASC, r.nr % 10 NULLS LAST"}
+    by_sql = f"SELECT r.nr AS nr FROM readings r {OVER} value DESC, at, r.nr % 10 DESC NULLS LAST) <= 2"
+    assert query(definition | {"latest": {"by": ["r.room"], "order": order, "descending": True, "rows": 2}}) == query({"sql": by_sql})
 
 
 def as_of(sql: str, **more: Any) -> Query:

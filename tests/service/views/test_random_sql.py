@@ -55,16 +55,20 @@ class Added:
         return emitted
 
     def take(self, chunks: list[Chunk]) -> int:
-        emitted = 0
+        """Take whole versions."""
+        emitted, gone = 0, dict[tuple[Any, ...], tuple[Any, ...]]()
         for chunk in chunks:
             if chunk.kind == "progress":
+                gone.clear()
                 continue
             assert chunk.kind == "rows" and chunk.keys is not None and chunk.rows is not None, chunk
             emitted += chunk.rows.num_rows
             for key, row in zip(chunk.keys.to_pylist(), chunk.rows.to_pylist(), strict=True):
                 if chunk.op == "delete":
                     assert self.rows.pop(values(key)) == values(row)
+                    gone[values(key)] = values(row)
                 else:
+                    assert gone.get(values(key)) != values(row), "it is deleted and inserted again"
                     assert values(key) not in self.rows
                     self.rows[values(key)], self.keys[values(key)] = values(row), key
         return emitted

@@ -13,7 +13,8 @@ from itertools import count
 
 from sqlglot import exp
 
-from service.query.latest import is_latest
+from service.errors import unsupported
+from service.query.latest import is_latest, require_continued
 from service.query.sql.columns import own_columns
 from service.query.sql.composition.merging import add_where, columns_in, condition_of, conjuncts, parts_of
 from service.query.sql.groups import is_grouped
@@ -34,19 +35,24 @@ def is_apart(select: exp.Select) -> bool:
 
 
 def _is_chosen_apart(query: exp.Expr) -> bool:
-    """Return whether a SELECT chooses first rows of a join or of groups."""
+    """Return whether a SELECT chooses first rows of a join, of groups, or of rows for which there are others."""
     if not isinstance(query, exp.Select) or not is_latest(query):
         return False
     is_distinct = query.args.get("distinct") is not None and query.args["distinct"].args.get("on") is None
-    return (is_grouped(query) or bool(query.args.get("joins"))) and not (is_distinct and query.args.get("qualify"))
+    where = condition_of(query)
+    is_apart = is_grouped(query) or bool(query.args.get("joins")) or (where is not None and where.find(exp.Query) is not None)
+    return is_apart and not (is_distinct and query.args.get("qualify"))
 
 
 def choose_apart(select: exp.Select, store: Storing, taken: Collection[str]) -> None:
     """Store the join, or the groups, of which a SELECT chooses first rows, in place."""
     if _is_chosen_apart(select):
-        distinct = select.args.get("distinct")
-        on = ("distinct",) if distinct is not None and distinct.args.get("on") else ()
-        set_beneath(select, store, next(unused_aliases(select, taken)), ("order", "limit", "qualify", *on), False)
+        distinct, order = select.args.get("distinct"), select.args.get("order")
+        on = distinct.args.get("on") if distinct is not None else None
+        if on is not None and order is not None:
+            require_continued([*map(sql_of, on.expressions)], [sql_of(one.this) for one in order.expressions])
+        kept = ("order", "limit", "qualify", *(["distinct"] if on is not None else []))
+        set_beneath(select, store, next(unused_aliases(select, taken)), kept, False)
 
 
 def set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collection[str], apart: bool, of_rows: bool = False) -> None:
@@ -69,6 +75,9 @@ def set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collection
     if is_distinct or of_groups:
         read = [one for part in over for one in part.walk(prune=lambda one: isinstance(one, exp.Query) or is_atom(one)) if is_atom(one)]
         read += [one for part in over for one, inside in columns_in(part) if inside and is_atom(one)]
+        for one in (one for part in over for one in part.walk(prune=lambda one: isinstance(one, exp.Query) or is_atom(one))):
+            if isinstance(one, exp.Column) and not is_atom(one):
+                raise unsupported(f"{sql_of(one)} beside groups", "write it in GROUP BY or an aggregate: a group may have several values")
     else:
         atoms = read = [one for part in over for one, _ in columns_in(part) if one.text("table") in own]
     inner = select.copy()
@@ -124,12 +133,21 @@ def _cut(select: exp.Select) -> int | None:
             return index
         seen |= {*map(alias_of, tables_of_join(join))}
     conditions = conjuncts(condition_of(select))
-    exists = [one for one in conditions if isinstance(one, exp.Exists)]
+    absent = [one for one in conditions if isinstance(one, exp.Not) and isinstance(one.this, exp.Exists | exp.In)]
+    exists = [one for one in conditions if isinstance(one, exp.Exists | exp.In) or (one in absent and not _is_natural(select, absent))]
     is_over_several = any(len({column.text("table") for column, _ in columns_in(one)} & seen) > 1 for one in exists)
     has_queries = any(one.find(exp.Query) for one in conditions)
     if any(map(_is_wide, conditions)) and (has_queries or any(join.side for join in joins)) and not any(join.method for join in joins):
         is_over_several = True
     return len(joins) if joins and is_over_several else None
+
+
+def _is_natural(select: exp.Select, absent: Sequence[exp.Not]) -> bool:
+    """Return whether aliases are compared by equality only, in a SELECT and in these NOT EXISTS of it."""
+    parts = [condition_of(select), *(join.args.get("on") for join in select.args.get("joins") or ())]
+    parts += [condition_of(query) for one in absent for query in one.find_all(exp.Select)]
+    compared = [one for part in parts for one in conjuncts(part) if len({column.text("table") for column, _ in columns_in(one)}) > 1]
+    return all(isinstance(one, exp.EQ | exp.NullSafeEQ | exp.Exists | exp.In) or one in absent for one in compared)
 
 
 def _is_wide(condition: exp.Expr) -> bool:

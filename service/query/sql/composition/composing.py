@@ -15,7 +15,7 @@ from sqlglot import exp
 from livejoin.wire.schema import NAME, Bounds, Column, Interval, RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.conditions import ColumnRef
-from service.query.latest import is_latest, join_neighbours, neighbours_of
+from service.query.latest import WINDOWED, is_latest, join_firsts, join_neighbours, windows_of
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, clauses_of, is_star, merged, own_columns, read_star
 from service.query.sql.composition.beneath import choose_apart, join_apart
@@ -27,6 +27,7 @@ from service.query.sql.composition.merging import (
     absorb,
     add_condition,
     choosing,
+    columns_in,
     first_of,
     intersection,
     is_projection,
@@ -36,7 +37,8 @@ from service.query.sql.composition.merging import (
     without_places,
 )
 from service.query.sql.composition.parentheses import without_parentheses
-from service.query.sql.composition.unnesting import has_nested, has_queries_over_groups, unnest
+from service.query.sql.composition.repeating import is_repeated, repeated
+from service.query.sql.composition.unnesting import has_nested, has_queries_over_groups, reads_deep, unnest
 from service.query.sql.groups import is_grouped
 from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, table_of, tables_of
 from service.query.sql.output_names import name_of, told_apart
@@ -81,12 +83,12 @@ def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> 
 
 
 def is_composed(tree: exp.Expr, known: Catalogue) -> bool:
-    """Return whether there is WITH, INTERSECT, LAG or LEAD, or a subquery or a view in FROM, or a side of a set operation to be stored,
-    or a subquery in an expression."""
+    """Return whether there is WITH, INTERSECT, EXCEPT ALL, LAG or the like, or a subquery or a view in FROM, or a side of a set operation
+    to be stored, or a subquery in an expression."""
     sides = [(side, one) for one in tree.find_all(exp.SetOperation) for side in (one.left, one.right)]
-    is_set = any(side.args.get("joins") or is_stored_side(side, one) for side, one in sides)
+    is_set = any(side.args.get("joins") or is_repeated(one) or is_stored_side(side, one) for side, one in sides)
     is_view = any(isinstance(one.this, exp.Identifier) and fold(one.this) in known.views for one in tree.find_all(exp.Table))
-    kinds = exp.With | exp.Intersect | exp.Lag | exp.Lead
+    kinds = (exp.With, exp.Intersect, *WINDOWED)
     return is_view or is_set or has_nested(tree) or any(isinstance(node, kinds) or is_subquery(node) for node in tree.walk())
 
 
@@ -127,10 +129,16 @@ class _Composition:
                 if part is not None:
                     with self._source.noting():
                         made = self.query(part, known, outer)
-                        is_stored = isinstance(tree, exp.SetOperation) and not outer and is_stored_side(made, tree)
-                        part.replace(self._stored_side(made) if is_stored else made)
-        if isinstance(tree, exp.Intersect):
+                        of = tree if isinstance(tree, exp.SetOperation) and not outer and not is_repeated(tree) else None
+                        part.replace(self._stored_side(made) if of is not None and is_stored_side(made, of) else made)
+        if isinstance(tree, exp.Intersect | exp.Except):
             self._source.require_no_more(count)
+        if is_repeated(tree):
+            if any(True for side in (tree.left, tree.right) for _ in columns_in(side)):  # they are of the query around it, which stores it
+                return tree
+            left, right = (self._stored_side(side) for side in (tree.left, tree.right))
+            return self.query(repeated(tree, left, right, self._relations[fold(tables_of(left)[0].this)]), {}, [])
+        if isinstance(tree, exp.Intersect):
             return intersection(tree)
         return tree
 
@@ -204,7 +212,7 @@ class _Composition:
         with self._source.noting(select):
             within = (table for one in found.values() for table in one.query.find_all(exp.Table))
             taken = {*(alias for names in outer for alias in names.scope.aliases), *map(alias_of, within)}
-            if found and has_queries_over_groups(select):
+            if found and (has_queries_over_groups(select) or reads_deep(select)):
                 self._place(select, found, is_inside=bool(outer))
                 found = {}
             unnest(select, self._stored, taken, self._source, ChainMap(relations, self._relations), found)  # type: ignore[arg-type]
@@ -215,7 +223,8 @@ class _Composition:
         with self._source.noting(select):
             join_apart(select, self._stored, taken)
             choose_apart(select, self._stored, taken)
-            join_neighbours(select, self._relations, lambda rows: self._store(rows, {}, self._source))
+            for join in (join_firsts, join_neighbours):
+                join(select, self._relations, lambda rows: self._store(rows, {}, self._source))
         self._source.require_no_more(count)
 
     def _place(self, select: exp.Select, found: Mapping[str, DerivedTable], is_inside: bool) -> None:
@@ -229,7 +238,7 @@ class _Composition:
         if len(tables_of(select)) == 1:
             ((alias, subquery),) = found.items()
             is_stored = not subquery.values or (is_inside and (is_latest(subquery.select) or is_grouped(subquery.select)))
-            is_stored |= bool(neighbours_of(select)) and not written
+            is_stored |= bool(windows_of(select)) and not written
             if not is_stored and self._write_out(select, lambda trial: absorb(trial, alias, subquery.copy())):
                 return
             written = {}

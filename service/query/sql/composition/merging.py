@@ -184,12 +184,8 @@ def intersection(tree: exp.Intersect) -> exp.Select:
     else the sides are joined. Problem `unsupported-query`."""
     left, right = (side.unnest() for side in (tree.left, tree.right))
     assert isinstance(left, exp.Select) and isinstance(right, exp.Select)
-    if not tree.args.get("distinct"):
-        raise unsupported("INTERSECT ALL", "write INTERSECT: a view with INTERSECT has each row once")
     shown = [[output.this for output in one.expressions] for one in (left, right)]
-    if len(shown[0]) != len(shown[1]):
-        what = f"INTERSECT of SELECTs with different numbers of columns, {len(shown[0])} and {len(shown[1])},"
-        raise unsupported(what, "select the same number of columns")
+    require_as_many(tree, *shown)
     set_apart(right, _aliases(right) & _aliases(left), tree)
     equal = [exp.NullSafeEQ(this=_wrapped(x.copy()), expression=_wrapped(y)) for x, y in zip(*shown, strict=True)]
     if len({column.text("table") for output in shown[0] for column in output.find_all(exp.Column)}) == 1:
@@ -207,6 +203,13 @@ def intersection(tree: exp.Intersect) -> exp.Select:
     for name in ("order", "limit", "offset"):
         left.set(name, tree.args.get(name))
     return left
+
+
+def require_as_many(tree: exp.SetOperation, left: Collection[object], right: Collection[object]) -> None:
+    """Problem `unsupported-query` if the sides do not show as many columns."""
+    if len(left) != len(right):
+        what = f"{tree.key.upper()} of SELECTs with different numbers of columns, {len(left)} and {len(right)},"
+        raise unsupported(what, "select the same number of columns")
 
 
 def is_stored_side(side: exp.Expr, tree: exp.SetOperation) -> bool:

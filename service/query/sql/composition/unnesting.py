@@ -5,8 +5,12 @@
     EXISTS (SELECT 1 FROM b WHERE b.k = a.k) OR …      (SELECT count(*) FROM b WHERE b.k = a.k) > 0 OR …
     a.x NOT IN (SELECT b.x FROM b)                     NOT EXISTS (SELECT 1 FROM b WHERE b.x = a.x)
                                                        AND (a.x IS NOT NULL AND no b.x is null OR there is no b)
+    a.x > ALL (SELECT b.x FROM b)                      NOT EXISTS (SELECT 1 FROM b WHERE NOT a.x > b.x OR one of the two is null), or else
+                                                       (SELECT a.x > max(b.x) AND (count(*) = count(b.x) OR NULL) OR count(*) = 0 FROM b)
     EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND EXISTS (…))
                                         EXISTS (SELECT 1 FROM (SELECT b.k AS k0 FROM b WHERE EXISTS (…)) AS s WHERE s.k0 = a.k)
+    EXISTS (SELECT 1 FROM b WHERE EXISTS (… a.x …))
+                                        EXISTS (SELECT 1 FROM b CROSS JOIN a AS a_2 WHERE EXISTS (… a_2.x …) AND a_2.id = a.id)
 
 A subquery that finds no row of a key has no row in the second table: its aggregates are null, and its counts 0. All columns have an alias
 (`composing`). Source: Kim, On Optimizing an SQL-like Nested Query (1982), with outer joins for what he counts wrongly.
@@ -14,18 +18,20 @@ A subquery that finds no row of a key has no row in the second table: its aggreg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from sqlglot import exp
 
 from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
+from service.query.assembly import unused
 from service.query.latest import is_latest
 from service.query.sql.columns import own_columns
 from service.query.sql.composition.beneath import Storing, aggregates_in, is_apart, is_of, named, set_beneath, unused_aliases
 from service.query.sql.composition.merging import add_where, columns_in, condition_of, conjuncts, first_of, parts_of, queries_of, set_apart
-from service.query.sql.names import Source, alias_of, column_of, fold, sql_of, table_of, tables_of
+from service.query.sql.groups import is_grouped
+from service.query.sql.names import Source, alias_of, column_of, fold, identifier, sql_of, table_of, tables_of
 from service.query.sql.terms import COMPARED
 
 Relations = Mapping[str, RelationDefinition]
@@ -64,18 +70,69 @@ def unnest(
     _move_from_on(select, source)
     if has_queries_over_groups(select):
         set_beneath(select, store, next(names), ("order",), True)
-    for query in list(queries_of(select)):
+
+    def queries() -> list[exp.Query]:  # one that reads what is further out is left to the query there
+        own = {*map(alias_of, tables_of(select))}
+        return [one for one in queries_of(select) if _read_by([one]) <= own]
+
+    for query in queries():
         with source.noting(query):
-            if not _is_scalar(query) and is_nested(query.unnest()):
-                query.unnest().replace(_apart(query.unnest(), store, next(names), isinstance(query.parent, exp.In)))
-    for one in [query.unnest() for query in queries_of(select) if not _is_scalar(query)]:
+            if _is_scalar(query) or is_nested(query.unnest()):
+                keys = _bring_around(query.unnest(), select, relations, derived)
+                if not _is_scalar(query):
+                    query.unnest().replace(_apart(query.unnest(), store, next(names), not isinstance(query.parent, exp.Exists), keys))
+    for one in [query.unnest() for query in queries() if not _is_scalar(query)]:
         with source.noting(one):
             if isinstance(one, exp.Select) and _is_written_out(one):
                 _write_out(select, one, relations, lambda query: _is_some(select, query, store, names, relations, derived))
-    for query in list(queries_of(select)):
+    for query in queries():
         with source.noting(query):
             if _is_scalar(query):
                 _join(select, query, store, next(names))
+
+
+def _read_by(queries: Iterable[exp.Expr]) -> set[str]:
+    """Return the aliases that queries read, and do not have."""
+    return {column.text("table") for query in queries for column, _ in columns_in(query)}
+
+
+def reads_deep(select: exp.Select) -> bool:
+    """Return whether an alias of FROM is read two levels deeper, or in a set operation."""
+    own = {*map(alias_of, tables_of(select))}
+    return any(not own.isdisjoint(_read_by(_deep(query.unnest()))) for query in queries_of(select))
+
+
+def _deep(query: exp.Expr) -> list[exp.Query]:
+    """Return the queries in a query that cannot read what is around it: those in its clauses, or the SELECTs of a set operation."""
+    return list(queries_of(query) if isinstance(query, exp.Select) else _selects_of(query))
+
+
+def _selects_of(query: exp.Expr) -> list[exp.Select]:
+    return [one for one in query.walk(prune=lambda one: isinstance(one, exp.Select)) if isinstance(one, exp.Select)]
+
+
+def _bring_around(query: exp.Expr, around: exp.Select, relations: Relations, derived: Collection[str]) -> list[exp.Expr]:
+    """Join a query with the aliases around it that are read too deep in it, in place, and compare their keys with those around it; each
+    SELECT of a set operation shows them, as its last columns. Return those around it."""
+    keys = list[exp.Expr]()
+    for alias in sorted(_read_by(_deep(query)) & {*map(alias_of, tables_of(around))}):
+        relation = next(fold(table.this) for table in tables_of(around) if alias_of(table) == alias)
+        key = [] if alias in derived or any(join.side for join in around.args.get("joins") or ()) else relations[relation].key
+        for one in _selects_of(query):
+            if not key or (one is not query and (is_latest(one) or is_grouped(one))):
+                what = f"a column of {alias} so deep in a subquery"
+                raise unsupported(what, "define a view of the join of the two relations that are compared there")
+            name = unused(alias, {*map(alias_of, around.find_all(exp.Table))})
+            for column in [column for column, _ in columns_in(one) if column.text("table") == alias]:
+                column.set("table", identifier(name))
+            one.append("joins", exp.Join(this=table_of(relation, name), kind="CROSS"))
+            for number, part in enumerate(key, len(keys)):
+                if one is query:
+                    add_where(one, exp.EQ(this=column_of(name, part), expression=column_of(alias, part)))
+                else:
+                    one.append("expressions", named(column_of(name, part), f"key {number}"))
+        keys += [column_of(alias, part) for part in key]
+    return keys
 
 
 def _move_from_on(select: exp.Select, source: Source) -> None:
@@ -96,7 +153,7 @@ def _move_from_on(select: exp.Select, source: Source) -> None:
 
 
 def _holder(query: exp.Expr) -> exp.Expr:
-    """Return the EXISTS or IN around a query."""
+    """Return the EXISTS, IN, ANY or ALL around a query."""
     found = query.parent.parent if isinstance(query.parent, exp.Subquery) else query.parent
     assert found is not None
     return found
@@ -121,12 +178,12 @@ def _values(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _is_written_out(query: exp.Select) -> bool:
-    """Return whether a SELECT in EXISTS or IN is not one of the conditions that AND combines, compares expressions, or columns of one alias
-    in it and around it, or nulls matter."""
+    """Return whether a SELECT in EXISTS or IN is not one of the conditions that AND combines, compares nothing, expressions, or columns of
+    one alias in it and around it, or nulls matter."""
     holder = _holder(query)
     _, is_negated, is_alone = _place(holder)
     if not isinstance(holder, exp.In):
-        return not is_alone
+        return not is_alone or not any(_read_by([query]))
     compared = [*_values(holder), *(one.unalias().unnest() for one in query.expressions)]
     own = {*map(alias_of, tables_of(query))}
     is_plain = all(isinstance(one, exp.Column) for one in compared) and not any(one.text("table") in own for one in _values(holder))
@@ -138,10 +195,18 @@ def _write_out(select: exp.Select, query: exp.Select, relations: Relations, is_s
     holder = _holder(query)
     node, is_negated, is_alone = _place(holder)
     set_apart(query, {*map(alias_of, tables_of(query))} & {*map(alias_of, tables_of(select))}, select)
-    if not isinstance(holder, exp.In):
+    if isinstance(holder, exp.Exists):
         holder.replace(is_some(query))
         return
-    values, shown = _values(holder), [one.unalias().unnest() for one in query.expressions]
+    compared = holder if isinstance(holder, exp.In) else holder.parent
+    assert compared is not None
+    values, shown = _values(compared), [one.unalias().unnest() for one in query.expressions]
+    if not isinstance(holder, exp.In):
+        if not len(values) == len(shown) == 1 or type(compared) not in COMPARED or compared.expression is not holder:
+            raise unsupported(sql_of(compared), f"write x > {holder.key.upper()} (SELECT y …), of one column")
+        node, is_negated, is_alone = _place(compared)
+        compared.replace(_compared(compared, values[0], shown[0], query, is_alone and not is_negated, select, relations))
+        return
     if len(values) != len(shown):  # the reader refuses it
         return
     is_null = [value for value in values if _may_be_null(value, select, relations)]
@@ -176,6 +241,34 @@ def _write_out(select: exp.Select, query: exp.Select, relations: Relations, is_s
             unknown.append(exp.and_(exp.Is(this=values[0].copy(), expression=exp.Null()), is_some(query), copy=False))
         maybe = [exp.and_(exp.Null(), exp.Paren(this=one), copy=False) for one in unknown]
         holder.replace(exp.Paren(this=exp.or_(is_some(found), *maybe, copy=False)))
+
+
+def _compared(
+    node: exp.Expr, value: exp.Expr, shown: exp.Expr, query: exp.Select, is_condition: bool, select: exp.Select, relations: Relations
+) -> exp.Expr:  # fmt: skip
+    """Return a comparison with ALL or ANY: as EXISTS, if it is a condition of two columns; or else by aggregates, in which nothing is in
+    the place of what is null, and of no rows."""
+    is_all, is_equal = isinstance(node.expression, exp.All), isinstance(node, exp.EQ | exp.NEQ)
+    made = query.copy()
+    made.set("distinct", None)
+    if is_condition and not is_equal and isinstance(value, exp.Column) and isinstance(shown, exp.Column):
+        condition = type(node)(this=value.copy(), expression=shown.copy())
+        nulls = [one for one, of in ((value, select), (shown, query)) if is_all and _may_be_null(one, of, relations)]
+        is_null = [exp.Is(this=one.copy(), expression=exp.Null()) for one in nulls]
+        add_where(made, exp.Paren(this=exp.or_(exp.Not(this=condition), *is_null, copy=False)) if is_all else condition)
+        made.set("expressions", [exp.Literal.number(1)])
+        return exp.Not(this=exp.Exists(this=made)) if is_all else exp.Exists(this=made)
+    bounds = (exp.Min, exp.Max) if is_equal else (exp.Min,) if is_all == isinstance(node, exp.LT | exp.LTE) else (exp.Max,)
+    combined, rows = exp.and_ if is_all else exp.or_, exp.Count(this=exp.Star())
+    is_so = combined(*(type(node)(this=value.copy(), expression=bound(this=shown.copy())) for bound in bounds), copy=False)
+    is_none = exp.EQ(this=rows, expression=exp.Literal.number(0))
+    has_nulls = exp.GT(this=rows.copy(), expression=exp.Count(this=shown.copy()))
+    if is_all:
+        is_so = exp.or_(exp.and_(is_so, exp.or_(exp.Not(this=has_nulls), exp.Null())), is_none)
+    else:
+        is_so = exp.or_(exp.and_(is_so, exp.Not(this=is_none)), exp.and_(has_nulls, exp.Null()))
+    made.set("expressions", [exp.Paren(this=is_so)])
+    return exp.Paren(this=exp.Subquery(this=made))
 
 
 def _one(value: exp.Expr) -> exp.Expr:
@@ -225,10 +318,12 @@ def _may_be_null(value: exp.Expr, select: exp.Select, relations: Relations) -> b
 def _is_null_excluded(value: exp.Expr, condition: exp.Expr) -> bool:
     if isinstance(condition, exp.Not):
         return isinstance(condition.this, exp.Is) and condition.this == exp.Is(this=value, expression=exp.Null())
-    return isinstance(condition, _NEVER_NULL) and value in (condition.this, condition.args.get("expression"))
+    right = condition.args.get("expression")  # of no row, a comparison with ALL is true
+    return isinstance(condition, _NEVER_NULL) and not isinstance(right, exp.All) and value in (condition.this, right)
 
 
-_ELSEWHERE = (exp.From, exp.Join, exp.Tuple, exp.In, exp.Exists, exp.SetOperation, exp.Subquery, exp.CTE, exp.With)
+_INSIDE = (exp.Exists, exp.In, exp.Any, exp.All)
+_ELSEWHERE = (exp.From, exp.Join, exp.Tuple, *_INSIDE, exp.SetOperation, exp.Subquery, exp.CTE, exp.With)
 
 
 def _is_scalar(node: exp.Expr) -> bool:
@@ -236,7 +331,7 @@ def _is_scalar(node: exp.Expr) -> bool:
 
 
 def _is_inside(node: exp.Expr) -> bool:
-    return isinstance(node.parent.parent if isinstance(node.parent, exp.Subquery) else node.parent, exp.Exists | exp.In)
+    return isinstance(node.parent.parent if isinstance(node.parent, exp.Subquery) else node.parent, _INSIDE)
 
 
 def _split(select: exp.Select) -> list[exp.Expr]:
@@ -275,9 +370,14 @@ def _join(select: exp.Select, query: exp.Expr, store: Storing, alias: str) -> No
     if not isinstance(inner, exp.Select) or refused or len(inner.expressions) != 1 or is_first == bool(aggregates_in(inner.expressions)):
         raise unsupported(f"{sql_of(query)} in an expression", _AGGREGATE)
     value = inner.expressions[0].unalias().copy()
-    keys = _keys(inner, _split(inner))
     whole = exp.Paren(this=value)
     aggregates = [value] if is_first else aggregates_in([whole])
+    inner.set("expressions", [one.copy() for one in aggregates])
+    own = {*map(alias_of, tables_of(inner))}
+    beside = [one for one in whole.walk(prune=lambda one: any(one is other for other in aggregates)) if isinstance(one, exp.Column)]
+    if not is_first and not own.isdisjoint(one.text("table") for one in beside):
+        raise unsupported(f"{sql_of(query)} in an expression", _AGGREGATE)
+    keys = _keys(inner, _split(inner))
     if is_first and not keys:
         raise unsupported(f"{sql_of(query)} in an expression", "compare a column with one of the query around it in its WHERE")
     outputs = [named(own, f"k{number}") for number, (own, _) in enumerate(keys)]
@@ -307,15 +407,15 @@ def _left_join(table: exp.Table, alias: str, values: Sequence[exp.Expr]) -> exp.
     return exp.Join(this=table, side="LEFT", on=exp.and_(*equal, copy=False))
 
 
-def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Select:
-    """Return a SELECT from a stored query, for EXISTS or IN."""
+def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool, keys: Sequence[exp.Expr]) -> exp.Select:
+    """Return a SELECT from a stored query, for EXISTS or IN. keys: as `_bring_around`."""
     if not isinstance(query, exp.Select):
-        for one in query.find_all(exp.Select):
-            if _split(one.copy()):
-                raise unsupported("a UNION or EXCEPT that reads columns of the query around it", "write EXISTS, once for each part")
-        outputs = [one.alias_or_name for one in first_of(query).expressions]
         assert isinstance(query, exp.Query)
-        return exp.Select(expressions=[column_of(alias, name) for name in outputs], from_=exp.From(this=table_of(store(query), alias)))
+        columns = [column_of(alias, one.alias_or_name) for one in first_of(query).expressions]
+        made = exp.Select(expressions=columns[: len(columns) - len(keys)], from_=exp.From(this=table_of(store(query), alias)))
+        for column, key in zip(columns[len(columns) - len(keys) :], keys, strict=True):
+            add_where(made, exp.EQ(this=column, expression=key))
+        return made
     inner = query.copy()
     others = _split(inner)
     is_grouped = bool(aggregates_in(inner.expressions) or inner.args.get("group") or inner.args.get("having"))
