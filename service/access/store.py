@@ -88,8 +88,7 @@ def end_token_mode(folder: Path) -> int:
 
     A damaged file is removed too: this is the way to recover from it.
     """
-    lock = FolderLock(folder, read_only=True)
-    try:
+    with FolderLock(folder, read_only=True):
         with tokens_locked(folder):
             try:
                 count = len(read_tokens(folder) or {})
@@ -99,8 +98,6 @@ def end_token_mode(folder: Path) -> int:
                 os.unlink(folder / TOKENS)
             sync_path(folder)
             return count
-    finally:
-        lock.release()
 
 
 def forget_tokens(folder: Path) -> None:

@@ -17,7 +17,7 @@ from service.durability.folder import LOCK, SNAPSHOTS, FolderLock
 @contextmanager
 def copied(folder: Path) -> Iterator[Path]:
     """Yield a copy of a data folder. Raises FolderInUse, OSError."""
-    with _locked(folder), _temporary() as copy:
+    with FolderLock(folder, read_only=True), _temporary() as copy:
         for path in folder.iterdir():
             if path.is_file() and path.name != LOCK:
                 shutil.copy2(path, copy / path.name)
@@ -37,15 +37,6 @@ def assembled(folder: Path) -> Iterator[tuple[Path, list[Backup]]]:
     with _temporary() as copy:
         assemble(chain, copy, forks=False, links=True)
         yield copy, chain
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = FolderLock(folder, read_only=True)
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextmanager

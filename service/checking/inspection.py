@@ -63,8 +63,7 @@ def inspect(folder: Path) -> Report:
     report = Report(folder)
     if not any((folder / name).exists() for name in (DATABASE, MARK, SNAPSHOTS)):
         raise FileNotFoundError(f"{folder} is not a data folder of livejoin: there is no {DATABASE} in it")
-    lock = FolderLock(folder, read_only=True)
-    try:
+    with FolderLock(folder, read_only=True):
         found = _verified(report)
         _inspect_snapshots(report, found.forgotten if found is not None else 0)
         _inspect_database(report, found)
@@ -74,8 +73,6 @@ def inspect(folder: Path) -> Report:
             report.problems = damaged + report.problems
         else:
             report.spared += [DamagedFolder(one.what, one.where, "everything is there without this snapshot") for one in damaged]
-    finally:
-        lock.release()
     return report
 
 

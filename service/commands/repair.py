@@ -27,11 +27,8 @@ def main(arguments: list[str]) -> int:
     if not (folder / DATABASE).exists():
         raise Failure(f"{folder} cannot be repaired: there is no {DATABASE} in it; restore it from a backup")
     try:
-        lock = FolderLock(folder)
-        try:
+        with FolderLock(folder):
             return _repaired(folder, args.yes)
-        finally:
-            lock.release()
     except FolderInUse as error:
         raise Failure(str(error)) from error
     except DamagedFolder as error:

@@ -47,14 +47,11 @@ def _require_empty(folder: Path) -> None:
 
 def _summary(folder: Path, chain: list[Backup], timelines: database.Timelines) -> list[str]:
     """Return what was restored, one item per line, and what to do next."""
-    lock = FolderLock(folder)
-    try:
+    with FolderLock(folder):
         with database.open_read_only(folder / DATABASE) as db:
             relations, views = database.read_catalog(db)
             sources = database.read_sources(db)
         tokens = read_tokens(folder)
-    finally:
-        lock.release()
     last = chain[-1]
     lines = [f"restored   {folder}, version {last.version}, as of {last.made}", f"timeline   {timelines[-1][0]}"]
     lines += [f"relation   {record.name}" for record in relations]

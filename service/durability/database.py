@@ -308,13 +308,10 @@ def refuse_other(folder: Path) -> None:
     FolderInUse, OSError too."""
     refuse_backup(folder)
     if (folder / DATABASE).exists():
-        lock = FolderLock(folder, read_only=True)
-        try:
+        with FolderLock(folder, read_only=True):
             if not is_new(folder):
                 with open_read_only(folder / DATABASE) as db:
                     require_format(db, folder / DATABASE)
-        finally:
-            lock.release()
 
 
 def require_format(db: sqlite3.Connection, path: Path) -> None:

@@ -55,7 +55,8 @@ def refuse_backup(folder: Path) -> None:
 
 
 class FolderLock:
-    """The lock on a data folder, from construction to `release`. Raises FolderInUse; OSError on a disk that cannot be written.
+    """The lock on a data folder, from construction to `release`, or to the end of a `with`. Raises FolderInUse; OSError on a disk that
+    cannot be written.
 
     The kernel holds the lock: it is released when the process ends, however that happens. `read_only` takes it without writing anything,
     and takes none if no server has ever used the folder. file: the open file, -1 if there is none.
@@ -85,6 +86,11 @@ class FolderLock:
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
 
 @contextlib.contextmanager

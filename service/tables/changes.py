@@ -141,6 +141,10 @@ class AliasChanges(NamedTuple):
     old: Slots
     new: Slots
 
+    def only(self, chosen: npt.NDArray[np.bool_] | Indices | None) -> AliasChanges:
+        """Return some of them; None: all."""
+        return self if chosen is None else AliasChanges(self.offsets[chosen], self.old[chosen], self.new[chosen])
+
 
 class DividedRun(NamedTuple):
     """A run divided for one alias: deleted rows, inserted rows, and unchanged rows that only move to another slot."""
@@ -167,11 +171,7 @@ def parted(input: WatchedRelation, run: Run, followed: bool) -> DividedRun:
     if len(moved):
         moved = moved[input.relation.table.same(input.varying, run.old[moved], run.new[moved])]
         had[moved] = came[moved] = False
-    return DividedRun(_part(whole, had), _part(whole, came), _part(whole, moved) if len(moved) else NOTHING)
-
-
-def _part(whole: AliasChanges, chosen: npt.NDArray[np.bool_] | Indices) -> AliasChanges:
-    return AliasChanges(whole.offsets[chosen], whole.old[chosen], whole.new[chosen])
+    return DividedRun(whole.only(had), whole.only(came), whole.only(moved) if len(moved) else NOTHING)
 
 
 def order_of(offsets: Indices, steps: npt.NDArray[Any], *within: npt.NDArray[Any]) -> Indices:

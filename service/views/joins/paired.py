@@ -71,8 +71,7 @@ class PairedJoin(TwoInputs):
 
     def _chosen(self, part: AliasChanges, slots: Slots) -> AliasChanges:
         """Return the changes whose rows are reported if they have no partner."""
-        chosen = self.rows.chosen(slots) if len(slots) else None
-        return part if chosen is None else AliasChanges(part.offsets[chosen], part.old[chosen], part.new[chosen])
+        return part.only(self.rows.chosen(slots) if len(slots) else None)
 
     def guess(self) -> None:
         """Count some partners of a single inserted row, after the core has followed it without reporting all of them."""

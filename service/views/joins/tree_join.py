@@ -172,7 +172,7 @@ class TreeJoin(Join):
                 able = np.flatnonzero(self.tree.able(position, slots))
                 if len(able) > 1:
                     able = able[self.tree.order(position, slots[able])]
-                work.append((kind, position, _only(some, able)))
+                work.append((kind, position, some.only(able)))
         found = in_order([(kind, some.offsets) for kind, _, some in work])
         if not len(found.order):
             return
@@ -190,12 +190,11 @@ class TreeJoin(Join):
 
     def _selected(self, input: Input, part: DividedRun) -> DividedRun:
         """Drop the rows that the filters exclude."""
-        deleted, inserted_rows, moved = part
+        deleted, inserted, moved = part
+        selected = input.selected
         return DividedRun(
-            _only(deleted, input.selected(deleted.old)),
-            _only(inserted_rows, input.selected(inserted_rows.new)),
-            _only(moved, input.selected(moved.new)),
-        )
+            deleted.only(selected(deleted.old)), inserted.only(selected(inserted.new)), moved.only(selected(moved.new))
+        )  # fmt: skip
 
     def _is_inserted(self, positions: npt.NDArray[np.int64], inserted: Mask, rows: npt.NDArray[np.int32]) -> Mask:
         """bool[n]: which of these rows are inserted; and for each the alias of the change that reports it, and whether that is an
@@ -292,8 +291,3 @@ def domains_of(tree: Sequence[Edge]) -> dict[tuple[int, tuple[str, ...]], int]:
     ends = [(edge.far, edge.far_columns) for edge in tree if edge.far_columns]
     classes = list(dict.fromkeys(frozenset(found[end]) for end in ends))
     return {end: classes.index(frozenset(found[end])) for end in ends}
-
-
-def _only(part: AliasChanges, indices: npt.NDArray[np.int64] | None) -> AliasChanges:
-    """Return the rows with these indices; None: all of them."""
-    return part if indices is None else AliasChanges(part.offsets[indices], part.old[indices], part.new[indices])
