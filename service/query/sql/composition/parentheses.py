@@ -25,6 +25,9 @@ def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]]:
     """Return the first relation of a join in parentheses, and the joins of the others; of anything else, itself."""
     joins = node.args.get("joins") or []
     node.set("joins", None)
+    if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
+        first = "JOIN (SELECT k, x FROM b QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) <= 2) AS t ON t.k = a.k"
+        raise unsupported("LATERAL", f"write an aggregate or a first row in SELECT, or join the first rows of each key: {first}")
     if not _is_join(node):
         if not isinstance(node, exp.Subquery | exp.Tuple) and not is_relation(node):
             raise unsupported("a function in FROM", "FROM has relations, views, subqueries, VALUES, and generate_series")
