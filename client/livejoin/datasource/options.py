@@ -24,7 +24,7 @@ MOST_PARTS, LONGEST_HOLD = 1000, 3600
 
 def is_of_new_table(given: Mapping[str, str]) -> bool:
     """Whether Spark asks for the columns of a table that is being created."""
-    return "provider" in given
+    return any(name == "provider" or name.startswith(_OF_TABLE) for name in given)
 
 
 class Service(NamedTuple):

@@ -37,20 +37,17 @@ Offset = dict[str, Any]
 
 
 def schema_of(options: Options) -> StructType:
-    """The schema of the rows of the view that the options name, or of its changes."""
-    name, times = options.text("view"), options.is_on("timeType")
+    """The schema of the rows of the view that the options name, or of its changes; of a relation if they name only that."""
+    times, relation = options.is_on("timeType"), options.optional("relation")
+    if relation and not options.optional("view"):
+        with options.service.connect() as lj, converting_errors(f"the relation {relation}", ""):
+            return _schema(lj.relation(relation).to_arrow(limit=0).schema, times)
+    name = options.text("view")
     with _opened(options.service, name, NEW_CHECKPOINT) as view:
         if options.is_on("changes"):
             token = _now(view)["token"]
             return _schema(view.changes_between(token, token).to_table().schema, times)
         return _schema(view.to_arrow(limit=0).schema, times)
-
-
-def relation_schema_of(options: Options) -> StructType:
-    """The schema of the rows of the relation that the options name."""
-    name = options.text("relation")
-    with options.service.connect() as lj, converting_errors(f"the relation {name}", ""):
-        return _schema(lj.relation(name).to_arrow(limit=0).schema, options.is_on("timeType"))
 
 
 class RowsPartition(InputPartition):
@@ -88,14 +85,12 @@ class BatchReader(DataSourceReader):
                 yield from _as_spark(self._view, _held(partial(view.arrow, cursor=cursor)), self._schema, self._times)
 
     def _name(self) -> str:
-        """The name of the reading of the action that the task belongs to. Where Spark does not tell it, a stage of one load."""
+        """The name of the reading of the task's action or, where Spark does not tell that, of its stage and load."""
         context = TaskContext.get()
         about = context.getLocalProperty if context else lambda _: None
-        execution = about("spark.sql.execution.id")
-        if execution is None or about("spark.app.id") is None:
-            name = f"{self._id}:{context.stageId() if context else 0}"
-        else:
-            name = f"{about('spark.app.id')}:{about('spark.app.startTime')}:{execution}"
+        app, execution = about("spark.app.id"), about("spark.sql.execution.id")
+        whose = f"{app}:{about('spark.app.startTime')}" if app else self._id
+        name = f"{whose}:{execution or f'stage-{context.stageId() if context else 0}'}"
         return name if self._version is None else f"{name}:{self._version}"
 
 

@@ -31,15 +31,13 @@ class LivejoinSource(DataSource):
     def schema(self) -> StructType:
         """Of the view's rows; with the option `changes`, of its changes; of a table that is created for writing, of the relation's rows."""
         from livejoin.datasource.options import is_of_new_table
-        from livejoin.datasource.readers import relation_schema_of, schema_of
+        from livejoin.datasource.readers import schema_of
         from livejoin.datasource.sink import BATCH, STREAM
 
-        read = (*_BATCH, *_STREAM)
-        if not is_of_new_table(self.options):
-            return schema_of(self._options("for reading", *dict.fromkeys(read)))
-        options = self._options("of a table", *dict.fromkeys((*read, *BATCH, *STREAM)))
-        is_written = options.optional("relation") and not options.optional("view")
-        return options.kept_in(relation_schema_of(options) if is_written else schema_of(options))
+        is_table = is_of_new_table(self.options)
+        options = self._options("for reading", *dict.fromkeys((*_BATCH, *_STREAM, *((*BATCH, *STREAM) if is_table else ()))))
+        columns = schema_of(options)
+        return options.kept_in(columns) if is_table else columns
 
     def reader(self, schema: StructType) -> BatchReader:
         from livejoin.datasource.readers import BatchReader

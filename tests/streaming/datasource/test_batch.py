@@ -188,6 +188,10 @@ def test_tables_of_the_catalog(hotel: Made) -> None:
         sql("INSERT INTO bookings_t VALUES (1, 'A', 0, 10), (2, 'B', 0, NULL)")
         sql("INSERT INTO bookings_t (room, e, s, id) SELECT 'A', 10, 0, 3")
         assert h.booked == [1, 2, 3]
+        h.lj.view(f"{h.view.name}_r", f"SELECT id, room FROM {h.bookings.name}")
+        more = "COMMENT 'of all' TBLPROPERTIES ('ours' = '1')"
+        sql(f"CREATE TABLE rooms_t USING livejoin OPTIONS (url '{url}', view '{h.view.name}_r') {more}")
+        assert sorted(map(tuple, sql("SELECT room, id FROM rooms_t").collect())) == [("A", 1), ("A", 3), ("B", 2)]
         assert [tuple(row) for row in sql("SELECT booking, job FROM clashes_t ORDER BY booking").collect()] == [(1, 1), (3, 1)]
         assert h.spark.read.option("parts", 3).table("clashes_t").where("booking = 3").count() == 1
         with pytest.raises(PySparkException) as error:
@@ -203,7 +207,7 @@ def test_tables_of_the_catalog(hotel: Made) -> None:
             sql("SELECT * FROM listed").collect()
         assert "only if it was created without a list of columns" in failed(error)
     finally:
-        for name in ("clashes_t", "bookings_t", "listed"):
+        for name in ("clashes_t", "bookings_t", "rooms_t", "listed"):
             sql(f"DROP TABLE IF EXISTS {name}")
 
 
