@@ -14,7 +14,7 @@ from typing import Any
 from service.backups.making import Backups
 from service.engine.engine import Engine
 from service.following.feeds import Feed
-from service.reading.cursors import Cursor, Readers, owner_of
+from service.reading.cursors import Readers, owner_of
 from service.reading.spools import Spool, Spools
 from service.reading.tokens import Signer, Tokens
 from service.settings import Settings
@@ -32,7 +32,7 @@ class Instance(Engine):
         signer = Signer(self.folder_id, self.secret)
         self._tokens = Tokens(signer, self.timelines)
         self.backups = Backups(data, self._log)
-        self.readers = Readers(self, signer, self.settings)
+        self.readers = Readers(self, signer, self.settings, data)
         self.spools = Spools(self.readers.holdings, data, self.settings.spool_bytes, self.settings.spool_idle)
 
     def feed_of(self, view: LiveView, retain: tuple[int, int]) -> Feed:
@@ -78,7 +78,7 @@ class Instance(Engine):
         return super().metrics() | {
             "stored_rows": sum(one.relation.table.rows for one in stored),
             "stored_bytes": sum(one.held for one in stored),
-            "cursors": holdings.count(Cursor),
+            "cursors": self.readers.count(),
             "delay_steps": delays.steps,
             "delay_seconds": delays.seconds,
             "spools": holdings.count(Spool),

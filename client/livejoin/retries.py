@@ -34,8 +34,8 @@ def pause_after(error: LivejoinError, pause: float, repeatable: bool, was_there:
         return pause if was_there and (repeatable or not error.sent) else None
     if not isinstance(error, Problem) or error.status not in TEMPORARY:
         return None
-    if error.type and error.retry_after is None and error.status != 429:
-        return None  # view-failed: it will not pass by itself
+    if error.type and error.retry_after is None:
+        return None  # as view-failed, or too many readings: it will not pass by itself
     if not repeatable and not (isinstance(error, _NOT_DONE) and error.retry_after is not None):
         return None
     return max(pause, (error.retry_after or 0.0) * random.uniform(1.0, 1.1))

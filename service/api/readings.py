@@ -33,7 +33,7 @@ _READING = {
 }
 _REFUSALS = (
     "bad-parameter", "malformed-body", "body-too-large", "unsupported-media-type", "not-found", "snapshot-expired",
-    "too-busy", "view-building", "view-failed",
+    "too-busy", "disk-full", "view-building", "view-failed",
 )  # fmt: skip
 
 
@@ -53,11 +53,10 @@ async def begin(request: ServiceRequest, name: ViewName) -> Response:
     view = request.view(name)
     async with form(request.scope, request.receive, context.bodies, context.work) as data:
         given = checked(ReadingForm, data)
-    arguments = context.engine.readers, view.name, given.parts, given.hold, given.version, client_of(request.scope)
-    expires = moment(time.time() + given.hold)
-    held = await context.loop.run_in_executor(context.readers, begin_reading, *arguments)
+    arguments = context.engine.readers, view.name, given.parts, given.hold, given.version, client_of(request.scope), given.name
+    held, cursors = await context.loop.run_in_executor(context.readers, begin_reading, *arguments)
     token = view.feed.token(held.version) if isinstance(view.feed, Feed) else None
-    emitted = {"id": held.id, "version": held.version, "token": token, "cursors": held.cursors, "expires": expires}
+    emitted = {"id": held.id, "version": held.version, "token": token, "cursors": cursors, "expires": moment(time.time() + held.idle)}
     return json_answer(emitted, 201)
 
 
@@ -72,7 +71,7 @@ async def end_reading(
 ) -> Response:
     readers, token = request.context.engine.readers, request.token
     held = find_reading(readers, id_)
-    if not token.covers_view(held.view):
-        raise forbidden(token, "read", "is not for the view of this reading")
+    if not all(map(token.covers_view, held.views)):
+        raise forbidden(token, "read", "is not for the views of this reading")
     readers.holdings.release(held)
     return Response(status_code=204)

@@ -4,7 +4,7 @@ A cursor is an opaque text. Its state (that of the enumeration, and a pin on its
 expires. It can be used more than once: each use gets a copy of the state. The interface promises a version for a time after its page,
 whether or not a client continues, so the number of cursors is bounded, in all and for each client. A client that requests the same page of
 the same version again gets the same cursor; when it has as many as it may, the oldest one that it has continued from makes room for the
-next; a part of a reading does so only once it has been read to its end.
+next; a reading in parts, which counts as one cursor, does so once all its parts have been read to their ends.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from service.engine.versions import Pin, Version, expired
 from service.errors import Problem, bad_parameter
 from service.reading.holdings import Holding, Holdings
 from service.reading.lookups import Point, look_up
+from service.reading.names import ReadingNames
 from service.reading.readings import Delays, Reading, ViewReading, split
 from service.reading.relation_rows import read_relation
 from service.reading.tokens import ForgedToken, Signer
@@ -45,7 +47,7 @@ class Cursor(Holding):
 
     def __init__(
         self, owner: str, pin: Pin, reading: Reading, held: Combination | None, empty: bool | None, asked: Any, passed: int, client: str,
-        stays: bool = False,
+        part_of: HeldReading | None = None,
     ) -> None:  # fmt: skip
         super().__init__(owner, client)
         self.pin: Pin = pin
@@ -54,24 +56,49 @@ class Cursor(Holding):
         self.empty, self.asked = empty, asked
         self.passed = passed  # number of rows before it
         self.number = 0
-        self.is_continued = False  # a client has continued from it; if it stays, to the end
-        self.stays = stays  # it makes room for no other before that
+        self.is_continued = False  # a client has continued from it; if it is a part's, to the end
+        self.part_of = part_of  # with whose pin
 
     @property
     def position(self) -> tuple[Any, ...]:
-        """The key that equivalent cursors share: rows of one structure have one order in a version. One that stays shares it with no
-        other."""
-        return self.client, self.owner, self.pin.version.number, self.made, repr(self.asked), self.passed, self.stays
+        """The key that equivalent cursors share: rows of one structure have one order in a version."""
+        return self.client, self.owner, self.pin.version.number, self.made, repr(self.asked), self.passed
 
     def discard(self) -> None:
         self.state = None
 
 
+class HeldReading(Holding):
+    """Views at one version, each in parts, for `seconds` after the last use. It counts as one cursor. `id`: its first key."""
+
+    def __init__(self, client: str, view: str, pin: Pin, seconds: float) -> None:
+        super().__init__("", client)
+        self.id, self.version = secrets.token_urlsafe(12), pin.version.number
+        self.idle = seconds
+        self.pin: Pin = pin
+        pin.reading, pin.expires = f"a reading of the view {view} in parts", False
+        self.parts: dict[str, list[Cursor]] = {}  # by owner
+        self.cursors: dict[str, list[str]] = {}  # their texts
+
+    @property
+    def is_continued(self) -> bool:
+        """Every part has been read to its end."""
+        return all(part.is_continued for parts in self.parts.values() for part in parts)
+
+    @property
+    def views(self) -> list[str]:
+        return [_name(owner).partition(" ")[2] for owner in self.cursors]
+
+    def discard(self) -> None:
+        self.parts = {}
+
+
 class Readers:
     """What reading needs: the published versions, what is held for clients, the cursors, and measurements. Any thread."""
 
-    def __init__(self, published: Engine, signer: Signer, settings: Settings) -> None:
+    def __init__(self, published: Engine, signer: Signer, settings: Settings, folder: Path) -> None:
         self.published, self.settings = published, settings
+        self.names = ReadingNames(folder)
         self.versions = published.versions
         self.holdings = Holdings(published.versions)
         self.delays = Delays()
@@ -88,15 +115,25 @@ class Readers:
                 cursor.number, cursor.is_continued = before.number, before.is_continued
                 self.holdings.release(before)
             else:
-                self._make_room(cursor)
+                self.make_room(cursor)
                 cursor.number = next(self._numbers)
             self.holdings.add(cursor, cursor.number, cursor.position)
         return self._signer.seal("cursor", self._start, cursor.owner, cursor.number)
 
+    def add_parts(self, reading: HeldReading, owner: str, parts: list[ViewReading]) -> None:
+        """Add those of one more view to a reading."""
+        made = [
+            Cursor(owner, reading.pin, part, None, None, f"part {index} of the reading {reading.id}", 0, reading.client, reading)
+            for index, part in enumerate(parts)
+        ]
+        reading.cursors[owner] = [self._signer.seal("cursor", self._start, owner, reading.id, index) for index in range(len(parts))]
+        with self.holdings.lock:
+            reading.parts[owner] = made
+
     def find(self, owner: str, text: str) -> tuple[Cursor, tuple[Reading, Combination | None], Pin]:
         """Return a cursor, its state, and a new pin on its version. Problems `bad-cursor`, `snapshot-expired`."""
         try:
-            start, whose, number = self._signer.open("cursor", text)
+            start, whose, *number = self._signer.open("cursor", text)
         except ForgedToken:
             raise Problem("bad-cursor", "the cursor was not issued by this service") from None
         if whose != owner and (start == self._start or _name(whose) != _name(owner)):
@@ -104,11 +141,12 @@ class Readers:
         if start != self._start:
             raise Problem("snapshot-expired", "the service has been restarted since the cursor was issued")
         with self.holdings.lock:
-            cursor = self.holdings.find(Cursor, number)
+            cursor = self._cursor(owner, *number)
             state = None if cursor is None else cursor.state
             if cursor is None or state is None or not self.versions.is_held(cursor.pin):
                 raise Problem("snapshot-expired", "the cursor was idle for too long, or its reading has been released")
-            cursor.is_continued = not cursor.stays
+            cursor.is_continued = cursor.part_of is None
+            self.holdings.use(cursor.part_of or cursor)
             with self.versions.reading(cursor.pin):  # restarts its idle time
                 return cursor, state, self.versions.again(cursor.pin)
 
@@ -122,20 +160,32 @@ class Readers:
         """Free the memory of a view or relation that is dropped: its cursors cannot be used any more, and keep only their version."""
         for cursor in self.holdings.of(Cursor, owner):
             cursor.discard()
+        with self.holdings.lock:
+            for reading in self.holdings.of(HeldReading):
+                reading.parts.pop(owner, None)
 
-    def _make_room(self, cursor: Cursor) -> None:
-        """Make room for one more cursor of its client. Problem `too-busy`; its pin is then released."""
-        total, own = self.holdings.count(Cursor), self.holdings.of(Cursor, client=cursor.client)
+    def count(self) -> int:
+        """Return how many cursors there are."""
+        return self.holdings.count(Cursor) + self.holdings.count(HeldReading)
+
+    def _cursor(self, owner: str, number: Any, part: int = 0) -> Cursor | None:
+        reading = self.holdings.find(HeldReading, number)
+        return self.holdings.find(Cursor, number) if reading is None else reading.parts[owner][part] if owner in reading.parts else None
+
+    def make_room(self, one: Cursor | HeldReading) -> None:
+        """Make room for one more of its client. Problem `too-busy`; its pin is then released. Call it with the lock of the holdings."""
+        total, client = self.count(), one.client
+        own: list[Cursor | HeldReading] = [*self.holdings.of(Cursor, client=client), *self.holdings.of(HeldReading, client=client)]
         if len(own) < self.settings.max_client_cursors and total < self.settings.max_cursors:
             return
         oldest = next((one for one in own if one.is_continued), None)
         if oldest is None:
-            self.versions.release(cursor.pin)
+            self.versions.release(one.pin)
             if len(own) >= self.settings.max_client_cursors:
-                whose = f"this client has not continued any of its {len(own)} cursors, nor read a part to its end (--max-client-cursors)"
+                whose = f"this client has {len(own)} cursors and readings (--max-client-cursors), and has finished none of them"
             else:
                 whose = f"there are already {total} cursors (--max-cursors)"
-            raise Problem("too-busy", f"{whose}; a cursor expires some time after its page, those of parts when their reading ends")
+            raise Problem("too-busy", f"{whose}; a cursor expires some time after its page, a reading after its last request")
         self.holdings.release(oldest)
 
 
@@ -232,6 +282,8 @@ class RowReader:
     def touch(self) -> None:
         """Note that the client has taken some of the data read. Any thread."""
         self._readers.versions.touch(self._pin)
+        if self._begun is not None and self._begun.part_of is not None:
+            self._readers.holdings.use(self._begun.part_of)
 
     def close(self) -> None:
         """Release the version; a second call does nothing."""

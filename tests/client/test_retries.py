@@ -33,6 +33,7 @@ def refused(kind: str, status: int, retry_after: float | None) -> Problem:
         (Unreachable("", "", sent=True), True, False),
         (Unreachable("", "", sent=False), True, True),
         (refused("too-busy", 429, 1), True, True),
+        (refused("too-busy", 429, None), False, False),  # too many readings
         (refused("recovering", 503, 1), True, False),  # a service that ends may still apply what waits
         (refused("disk-full", 503, 10), True, False),
         (refused("view-failed", 503, None), False, False),

@@ -163,9 +163,9 @@ class Clock:
 
 def in_parts(engine: Instance, view: str, most: int) -> list[RowReader]:
     """Return readers of the parts of a reading, which has ended by then."""
-    held = begin_reading(engine.readers, view, most, 60, None, "a test")
-    assert 1 <= len(held.cursors) <= most
-    readers = [open_rows(engine.readers, view, cursor=cursor) for cursor in held.cursors]
+    held, cursors = begin_reading(engine.readers, view, most, 60, None, "a test")
+    assert 1 <= len(cursors) <= most
+    readers = [open_rows(engine.readers, view, cursor=cursor) for cursor in cursors]
     engine.readers.holdings.release(held)
     assert {reader.version for reader in readers} == {held.version}
     return readers

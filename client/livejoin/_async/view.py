@@ -124,17 +124,21 @@ class AsyncView(AsyncReadings):
         """The rows of a part of a reading, as `changes_between` tells inserts: with the columns of the key. Raises SnapshotExpired."""
         return AsyncArrow(self._http, f"{self._path}/changes", {"snapshot": "true", "cursor": cursor})
 
-    async def begin_reading(self, parts: int = 8, *, hold: int = 600, version: int | None = None) -> dict[str, Any]:
-        """Hold a version for `hold` seconds, to be read in at most so many parts, beside each other: `id`, `version`, `token` (its changes
-        follow; None if the view keeps none), `cursors` and `expires`.
+    async def begin_reading(
+        self, parts: int = 8, *, hold: int = 600, version: int | None = None, name: str | None = None
+    ) -> dict[str, Any]:
+        """Hold a version until `hold` seconds after the last request, to be read in at most so many parts, beside each other: `id`,
+        `version`, `token` (its changes follow; None if the view keeps none), `cursors` and `expires`.
 
             reading = view.begin_reading()
             tables = [view.to_arrow(cursor=cursor) for cursor in reading["cursors"]]  # every row once, in any process
             view.end_reading(reading["id"])
 
-        Raises SnapshotExpired for a version that nobody holds.
+        name: whoever gives the same one, also for another view, gets the same reading, at one version. It is used once.
+        Raises SnapshotExpired for a version that nobody holds, and for the name of a reading that has ended.
         """
-        form = {"parts": parts, "hold": hold} | ({} if version is None else {"version": version})
+        chosen = {"version": version, "name": name}
+        form = {"parts": parts, "hold": hold} | {key: value for key, value in chosen.items() if value is not None}
         return await self._http.json("POST", f"{self._path}/readings", form, repeatable=True)  # one too many ends by itself
 
     async def end_reading(self, id: str) -> None:

@@ -21,12 +21,16 @@ from livejoin import (
 )
 from livejoin.datasource.errors import DataSourceError
 
-LOAD_AGAIN = "load the DataFrame again; the option 'hold' sets for how many seconds (at most 3600) its version is kept for all tasks"
+ENDED = (
+    "the reading has ended: run the action again; the option 'hold' sets for how many seconds (at most 3600) after the last request the "
+    "version of an action is kept for its tasks"
+)
+PINNED = "the option 'version' needs a version that a cursor or a reading of the service holds until the end of the action"
 NEW_CHECKPOINT = (
     "this query cannot continue: start it with a new checkpoint, and with the option 'snapshot' to begin with all rows; a view keeps more "
     'changes if it is defined with larger limits, "changes": {"retain_rows": n, "retain_bytes": n}'
 )
-OTHER_COLUMNS = "the columns of the view have changed since it was loaded: load the DataFrame again, or restart the query"
+OTHER_COLUMNS = "its columns have changed since it was loaded: load the DataFrame again, create the table again, or restart the query"
 FIRST_BATCH_GONE = (
     "this query cannot continue: start it with a new checkpoint; the service keeps the version of the first batch (option 'snapshot') for "
     "an hour, and not across a restart: give the query more cores to read it in time, or start without 'snapshot'"

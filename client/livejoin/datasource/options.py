@@ -1,17 +1,30 @@
-"""The values of `option(…)`, validated, and the service that they name."""
+"""The values of `option(…)`, validated, and the service that they name.
+
+Of a table of its catalog, Spark passes the options on only when the table is created, among names of its own, and then only the columns. So
+they are kept in the metadata of the first column.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import livejoin
 from livejoin.datasource.errors import DataSourceError
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 _CONNECTION = ("url", "token", "ca")
-_OF_SPARK = ("checkpointlocation", "queryname")  # options that Spark passes on, and uses itself
+_OF_SPARK = ("checkpointlocation", "queryname", "path")  # options that Spark passes on, and uses itself
+_METADATA, _OF_TABLE = "livejoin", "option."
 MOST_PARTS, LONGEST_HOLD = 1000, 3600
+
+
+def is_of_new_table(given: Mapping[str, str]) -> bool:
+    """Whether Spark asks for the columns of a table that is being created."""
+    return any(name == "provider" or name.startswith(_OF_TABLE) for name in given)
 
 
 class Service(NamedTuple):
@@ -28,13 +41,26 @@ class Service(NamedTuple):
 class Options:
     """The options of one read or write. DataSourceError: an unknown option."""
 
-    def __init__(self, given: Mapping[str, str], what: str, known: tuple[str, ...]) -> None:
-        """`what` describes the operation, which has the options `known` in addition to those of the connection."""
+    def __init__(self, given: Mapping[str, str], what: str, known: tuple[str, ...], columns: StructType | None = None) -> None:
+        """`what` describes the operation, which has the options `known` in addition to those of the connection; `columns`: perhaps those of
+        a table of the catalog."""
         self._given, self._what = {name.lower(): value for name, value in given.items()}, what
         names = {name.lower() for name in (*_CONNECTION, *known, *_OF_SPARK)}
+        if is_of_new_table(self._given):
+            self._given = {name.removeprefix(_OF_TABLE): self._given[name] for name in self._given if name.startswith(_OF_TABLE)}
+        if columns and not self._given.keys() & {"view", "relation"}:
+            kept = columns[0].metadata.get(_METADATA, {})
+            self._given = {name: value for name, value in kept.items() if name in names} | self._given
         for name in self._given:
             if name not in names:
                 raise DataSourceError(f"unknown option {name!r} {what}: the options are {', '.join((*_CONNECTION, *known))}")
+
+    def kept_in(self, columns: StructType) -> StructType:
+        """These columns of a new table, with its options."""
+        if "token" in self._given:
+            raise DataSourceError("anybody can read the options of a table: give the token in LIVEJOIN_TOKEN, not in the option 'token'")
+        columns[0].metadata[_METADATA] = self._given
+        return columns
 
     @property
     def service(self) -> Service:
@@ -45,7 +71,8 @@ class Options:
         """A required option."""
         value = self._given.get(name.lower())
         if not value:
-            raise DataSourceError(f"the option {name!r} is required {self._what}")
+            table = "" if self._given else "; Spark passes on those of a table only if it was created without a list of columns"
+            raise DataSourceError(f"the option {name!r} is required {self._what}{table}")
         return value
 
     def one_of(self, name: str, *values: str) -> str:

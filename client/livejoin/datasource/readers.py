@@ -1,6 +1,7 @@
 """Views read by Spark.
 
-    batch    a version that is held, and cursors, one per task: a task that fails is run again on the same rows
+    batch    Spark plans the tasks once for all actions, so those of an action agree on a reading of the service, by its name. A task that
+             is run again finds the same rows there
     stream   an offset is a version's token. A batch is what is between two of them, so it is the same whenever it is run
 
     offset   {"token", "version"}: everything up to there is read; "since": the token from which its batch began. Spark requests a new
@@ -13,10 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import orjson
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -24,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from livejoin import Arrow, LivejoinError, SnapshotExpired, Unreachable, View
 from livejoin.datasource.errors import DataSourceError
-from livejoin.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, converting_errors
+from livejoin.datasource.failures import ENDED, FIRST_BATCH_GONE, NEW_CHECKPOINT, OTHER_COLUMNS, PINNED, converting_errors
 from livejoin.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
 
 _PARTS, _HOLD = 8, 600
@@ -33,17 +37,21 @@ Offset = dict[str, Any]
 
 
 def schema_of(options: Options) -> StructType:
-    """The schema of the rows of the view that the options name, or of its changes."""
+    """The schema of the rows of the view that the options name, or of its changes; of a relation if they name only that."""
+    times, relation = options.is_on("timeType"), options.optional("relation")
+    if relation and not options.optional("view"):
+        with options.service.connect() as lj, converting_errors(f"the relation {relation}", ""):
+            return _schema(lj.relation(relation).to_arrow(limit=0).schema, times)
     name = options.text("view")
     with _opened(options.service, name, NEW_CHECKPOINT) as view:
         if options.is_on("changes"):
             token = _now(view)["token"]
-            return from_arrow_schema(view.changes_between(token, token).to_table().schema)
-        return from_arrow_schema(view.to_arrow(limit=0).schema)
+            return _schema(view.changes_between(token, token).to_table().schema, times)
+        return _schema(view.to_arrow(limit=0).schema, times)
 
 
 class RowsPartition(InputPartition):
-    """The rows after a cursor."""
+    """The rows after a cursor, of a stream's first batch."""
 
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
@@ -57,22 +65,33 @@ class ChangesPartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """One version of a view."""
+    """A view, for each action at one version: the newest, or the one of the options. A partition is a number."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._service, self._view, self._schema = options.service, options.text("view"), schema
+        self._times = options.is_on("timeType")
         self._version = options.whole("version", 0)
         self._parts = options.whole("parts", 1, MOST_PARTS) or _PARTS
         self._hold = options.whole("hold", 1, LONGEST_HOLD) or _HOLD
+        self._id = uuid4().hex
 
     def partitions(self) -> list[InputPartition]:
-        with _opened(self._service, self._view, LOAD_AGAIN) as view:
-            reading = view.begin_reading(self._parts, hold=self._hold, version=self._version)
-        return [RowsPartition(cursor) for cursor in reading["cursors"]]
+        return [InputPartition(number) for number in range(self._parts)]
 
-    def read(self, partition: RowsPartition) -> Iterator[pa.RecordBatch]:
-        with _opened(self._service, self._view, LOAD_AGAIN) as view:
-            yield from _as_spark(_held(lambda: view.arrow(cursor=partition.cursor)), self._schema)
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with _opened(self._service, self._view, ENDED if self._version is None else PINNED) as view:
+            reading = view.begin_reading(self._parts, hold=self._hold, version=self._version, name=self._name())
+            for cursor in reading["cursors"][partition.value :: self._parts]:  # of a reading that another load may have begun
+                yield from _as_spark(self._view, _held(partial(view.arrow, cursor=cursor)), self._schema, self._times)
+
+    def _name(self) -> str:
+        """The name of the reading of the task's action or, where Spark does not tell that, of its stage and load."""
+        context = TaskContext.get()
+        about = context.getLocalProperty if context else lambda _: None
+        app, execution = about("spark.app.id"), about("spark.sql.execution.id")
+        whose = f"{app}:{about('spark.app.startTime')}" if app else self._id
+        name = f"{whose}:{execution or f'stage-{context.stageId() if context else 0}'}"
+        return name if self._version is None else f"{name}:{self._version}"
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -80,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._service, self._view, self._schema = options.service, options.text("view"), schema
-        self._most, self._snapshot = options.whole("maxRows", 1), options.is_on("snapshot")
+        self._most, self._snapshot, self._times = options.whole("maxRows", 1), options.is_on("snapshot"), options.is_on("timeType")
         self._target: Offset | None = None
         self._reading: dict[str, Any] | None = None  # of the first batch, while it is under way
 
@@ -125,10 +144,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: RowsPartition | ChangesPartition) -> Iterator[pa.RecordBatch]:
         with _opened(self._service, self._view, FIRST_BATCH_GONE if isinstance(partition, RowsPartition) else NEW_CHECKPOINT) as view:
             if isinstance(partition, RowsPartition):
-                found = _held(lambda: view.part_as_changes(partition.cursor))
+                found = _held(partial(view.part_as_changes, partition.cursor))
             else:
                 found = _changed(view, partition)
-            yield from _as_spark(found, self._schema)
+            yield from _as_spark(self._view, found, self._schema, self._times)
 
     def commit(self, end: Offset) -> None:
         self.stop()
@@ -168,12 +187,15 @@ def _held(opened: Callable[[], Arrow]) -> Iterator[pa.RecordBatch]:
     taken = before = 0
     while True:
         left = taken  # rows that come again, in the same order
+        answer = opened()
         try:
-            for batch in opened():
+            for batch in answer:
                 if left < batch.num_rows:
                     taken += batch.num_rows - left
                     yield batch.slice(left)
                 left = max(0, left - batch.num_rows)
+            if not taken:
+                yield pa.RecordBatch.from_pylist([], answer.decoder.schema)  # its columns are compared
             return
         except (Unreachable, SnapshotExpired):
             if taken == before:
@@ -194,12 +216,17 @@ def _changed(view: View, stretch: ChangesPartition) -> Iterator[pa.RecordBatch]:
         since = until
 
 
-def _as_spark(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
+def _as_spark(name: str, batches: Iterable[pa.RecordBatch], schema: StructType, times: bool) -> Iterator[pa.RecordBatch]:
     """In exactly the columns and types that Spark has requested. Raises DataSourceError."""
     wanted = to_arrow_schema(schema, timezone="UTC")
+    expected = [(field.name, field.dataType) for field in schema]
     for batch in batches:
-        try:
-            found = batch.select(wanted.names).cast(wanted)
-        except (KeyError, ValueError) as error:
-            raise DataSourceError(f"{OTHER_COLUMNS} ({error})") from error
-        yield found
+        if (found := [(field.name, field.dataType) for field in _schema(batch.schema, times)]) != expected:
+            now = ", ".join(f"{column} {type_.simpleString()}" for column, type_ in found)
+            raise DataSourceError(f"the view {name}: {OTHER_COLUMNS} (they are {now})")
+        yield batch.cast(wanted)
+
+
+def _schema(rows: pa.Schema, times: bool) -> StructType:
+    """In Spark's types. Times of day are text unless `times`: TimeType is an error in Spark if spark.sql.timeType.enabled is off."""
+    return from_arrow_schema(pa.schema([one.with_type(pa.utf8()) if pa.types.is_time(one.type) and not times else one for one in rows]))

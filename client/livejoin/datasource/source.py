@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from livejoin.datasource.readers import BatchReader, StreamReader
     from livejoin.datasource.sink import BatchWriter, StreamWriter
 
-_BATCH = ("view", "version", "parts", "hold", "changes")
-_STREAM = ("view", "changes", "maxRows", "snapshot")
+_BATCH = ("view", "version", "parts", "hold", "timeType", "changes")
+_STREAM = ("view", "changes", "maxRows", "snapshot", "timeType")
 
 
 class LivejoinSource(DataSource):
@@ -29,15 +29,20 @@ class LivejoinSource(DataSource):
         return "livejoin"
 
     def schema(self) -> StructType:
-        """Of the view's rows; with the option `changes`, of its changes."""
+        """Of the view's rows; with the option `changes`, of its changes; of a table that is created for writing, of the relation's rows."""
+        from livejoin.datasource.options import is_of_new_table
         from livejoin.datasource.readers import schema_of
+        from livejoin.datasource.sink import BATCH, STREAM
 
-        return schema_of(self._options("for reading", *dict.fromkeys((*_BATCH, *_STREAM))))
+        is_table = is_of_new_table(self.options)
+        options = self._options("for reading", *dict.fromkeys((*_BATCH, *_STREAM, *((*BATCH, *STREAM) if is_table else ()))))
+        columns = schema_of(options)
+        return options.kept_in(columns) if is_table else columns
 
     def reader(self, schema: StructType) -> BatchReader:
         from livejoin.datasource.readers import BatchReader
 
-        options = self._options("for reading rows", *_BATCH)
+        options = self._options("for reading rows", *_BATCH, columns=schema)
         if options.is_on("changes"):
             raise DataSourceError("changes can only be read as a stream, with spark.readStream; to read rows, omit the option 'changes'")
         return BatchReader(options, schema)
@@ -45,7 +50,7 @@ class LivejoinSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:
         from livejoin.datasource.readers import StreamReader
 
-        options = self._options("for reading a stream", *_STREAM)
+        options = self._options("for reading a stream", *_STREAM, columns=schema)
         if not options.is_on("changes"):
             raise DataSourceError("a stream reads changes: set the option 'changes' to true, which adds the columns that describe them")
         return StreamReader(options, schema)
@@ -53,14 +58,14 @@ class LivejoinSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from livejoin.datasource.sink import BATCH, BatchWriter
 
-        return BatchWriter(self._options("for writing", *BATCH), overwrite)
+        return BatchWriter(self._options("for writing", *BATCH, columns=schema), overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         from livejoin.datasource.sink import STREAM, StreamWriter
 
-        return StreamWriter(self._options("for writing a stream", *STREAM), overwrite)
+        return StreamWriter(self._options("for writing a stream", *STREAM, columns=schema), overwrite)
 
-    def _options(self, what: str, *known: str) -> Options:
+    def _options(self, what: str, *known: str, columns: StructType | None = None) -> Options:
         from livejoin.datasource.options import Options
 
-        return Options(self.options, what, known)
+        return Options(self.options, what, known, columns)

@@ -33,7 +33,7 @@ _READABLE: ByKind[Callable[[pa.DataType], bool]] = ByKind(
         "string": is_text,
         "bool": pa.types.is_boolean,
         "uuid": lambda kind: is_text(kind) or kind == _UUID,
-        "time": pa.types.is_time,
+        "time": lambda kind: bool(pa.types.is_time(kind) or is_text(kind)),
         "json": is_text,
         "bytes": is_bytes,
     },
@@ -142,8 +142,8 @@ def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Finding
     if pa.types.is_null(array.type):
         return kept(pa.nulls(len(array), wanted))
     check_readable(rules, ordinal, array.type)
-    if column.type in ("uuid", "json"):
-        return checked(rules, ordinal, uuids_of_bytes(array) if array.type == _UUID else array.cast(wanted), findings)
+    if column.type in ("uuid", "json") or is_text(array.type) and column.type == "time":
+        return checked(rules, ordinal, uuids_of_bytes(array) if array.type == _UUID else array.cast(pa.utf8()), findings)
     if column.type == "float64":
         return array.cast(wanted, safe=False)  # an integer beyond 2**53 becomes the nearest float64, as in JSON
     if column.scale is not None and pa.types.is_integer(array.type):

@@ -273,12 +273,12 @@ class RowCount(Body):
 
 class Reading(Body):
     id: str = Field(description="the id by which DELETE /v1/readings/{id} ends the reading")
-    version: Count = Field(description="the version that all parts are read at, which is kept until `expires`")
+    version: Count = Field(description="the version that all parts are read at")
     token: str | None = Field(
         description="what to pass as `since` in order to follow the view from this version on; null if the view keeps no changes"
     )
     cursors: list[str] = Field(description="one cursor for each part; together they give every row once")
-    expires: datetime = Field(description=f"when the version is released, {TIME}")
+    expires: datetime = Field(description=f"when the version is released if no further request comes, {TIME}")
 
 
 class ChangesEnd(Body):

@@ -68,8 +68,11 @@ class ViewDefinition(RootModel[SqlView | JsonView | UnionView | UnionAllView | I
 
 class ReadingForm(Body):
     parts: int = Field(8, ge=1, le=1000, description="maximum number of parts")
-    hold: int = Field(600, ge=1, le=3600, description="seconds to keep the version")
+    hold: int = Field(600, ge=1, le=3600, description="seconds to keep the version after the last request")
     version: Version | Absent = Field(None, description="a version that a cursor pins; default: the newest")
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9_.:-]{1,200}$")] | Absent = Field(
+        None, description="by which several clients agree on a reading: the first request with it begins the reading, later ones return it"
+    )
 
 
 class Query(Body):

@@ -170,6 +170,7 @@ NOON = dt.time(12, 30)
         ("time", pa.array([NOON, None], pa.time32("s")), [NOON, None]),
         ("time", pa.array([NOON, None], pa.time32("ms")), [NOON, None]),
         ("time", pa.array([NOON, None], pa.time32("ms")).dictionary_encode(), [NOON, None]),
+        ("time", pa.array(["12:30", None, "12:30:00.000000"], pa.large_utf8()), [NOON, None, NOON]),
         ("json", pa.array(['{"a":1}', None], pa.json_()), ['{"a":1}', None]),
         ("json", pa.array(['{"a":1}', None]), ['{"a":1}', None]),
         ("json", pa.array(["[]", None], pa.string_view()), ["[]", None]),
@@ -202,6 +203,7 @@ def test_arrow_and_parquet(kind: str, values: pa.Array, expected: list[Any], ops
     [
         ("uuid", pa.array([ID, "x", None, ""]), [1, 3], "expected a UUID"),
         ("time", pa.array([1_000, 1_001, None], pa.time64("ns")), [1], "the value 1001 of type time64[ns] does not fit"),
+        ("time", pa.array(["12:30", "25:00", None]), [1], "(no such time)"),
         ("json", pa.array(["{}", "{", None, ""]), [1, 3], "not JSON"),
         ("json", pa.array(["{}", "{"], pa.json_()), [1], "not JSON"),
     ],
@@ -216,7 +218,7 @@ def test_bad_values_of_arrow_and_parquet(kind: str, values: pa.Array, bad: list[
     ("kind", "values"),
     [
         ("uuid", pa.array([b"x"])), ("uuid", pa.array([b"x"], pa.binary(1))), ("uuid", pa.array([1])), ("time", pa.array([1])),
-        ("time", pa.array(["12:00"])), ("time", pa.array([1], pa.timestamp("us"))), ("json", pa.array([b"{}"])), ("json", pa.array([1])),
+        ("time", pa.array([1], pa.timestamp("us"))), ("json", pa.array([b"{}"])), ("json", pa.array([1])),
         ("json", pa.array([{"a": 1}])), ("bytes", pa.array(["AP8="])), ("bytes", pa.array([[1, 2]])),
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else None,

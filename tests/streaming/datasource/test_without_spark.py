@@ -16,7 +16,7 @@ import livejoin
 from livejoin.datasource import sink
 from livejoin.datasource.errors import DataSourceError
 from livejoin.datasource.options import Options
-from livejoin.datasource.readers import BatchReader, ChangesPartition, RowsPartition, StreamReader, _now, schema_of
+from livejoin.datasource.readers import BatchReader, ChangesPartition, StreamReader, _now, schema_of
 from livejoin.datasource.sink import BATCH, STREAM, BatchWriter, StreamWriter
 from service.access.access_token import AccessToken, digest, new_text
 from service.access.store import add_token
@@ -42,7 +42,7 @@ class Query(NamedTuple):
         return StreamWriter(self._options(name, relation="r", source="s", run="1"), overwrite=False)
 
     def _options(self, name: str, *known: str, **given: str) -> Options:
-        return Options({"url": self.service.url, "token": self.tokens[name], **given}, "here", (*STREAM, *known, "changes"))
+        return Options({"url": self.service.url, "token": self.tokens[name], **given}, "here", (*STREAM, *known, "changes", "timeType"))
 
 
 @pytest.fixture
@@ -107,15 +107,41 @@ def test_a_task_that_is_slower_than_the_service_waits_goes_on_behind_its_rows(tm
         lj.relation("wide").create({"id": "int64", "text": "string"}, "id")
         lj.view("all", "SELECT id, text FROM wide")
         lj.relation("wide").load(pa.table({"id": range(40_000), "text": ["x" * 1000] * 40_000}))  # more than sockets hold
-        options = Options({"url": server.url, "view": "all", "parts": "1"}, "for reading", ("view", "parts", "version", "hold"))
-        reader = BatchReader(options, schema_of(options))
+        reader = batch_reader(server.url, view="all", parts="1")
         (part,) = reader.partitions()
-        batches = reader.read(cast(RowsPartition, part))
+        batches = reader.read(part)
         found = [next(batches)]
         while "read nothing" not in server.output():
             time.sleep(0.05)
         found.extend(batches)
     assert pa.Table.from_batches(found)[0].to_pylist() == list(range(40_000))
+
+
+def batch_reader(url: str, **given: str) -> BatchReader:
+    options = Options({"url": url} | given, "for reading", ("view", "parts", "version", "hold", "timeType"))
+    return BatchReader(options, schema_of(options))
+
+
+def test_a_task_whose_reading_is_gone_fails(tmp_path: Path) -> None:
+    """It never continues at another version, also where a restarted service knows of no reading."""
+    with ServerProcess(tmp_path / "data") as server, livejoin.connect(server.url) as lj:
+        rows = lj.relation("r").create({"id": "int64"}, "id")
+        rows.upsert([{"id": number} for number in range(10)])
+        lj.view("v", "SELECT id FROM r")
+        ended, restarted = batch_reader(server.url, view="v", parts="2", hold="1"), batch_reader(server.url, view="v", parts="2")
+        first = [pa.Table.from_batches(reader.read(reader.partitions()[0])).num_rows for reader in (ended, restarted)]
+        rows.upsert([{"id": 10}])
+        again = pa.Table.from_batches(restarted.read(restarted.partitions()[0])).num_rows
+        rest = pa.Table.from_batches(restarted.read(restarted.partitions()[1])).num_rows
+        assert [first, again + rest] == [[again, again], 10]
+        time.sleep(3)
+        for number in range(2):
+            with pytest.raises(DataSourceError, match="the view v: .*the reading has ended: run the action again"):
+                list(ended.read(ended.partitions()[number]))
+        assert server.stop() == 0
+        server.start()
+        with pytest.raises(DataSourceError, match="the view v: .*the reading has ended: run the action again"):
+            list(restarted.read(restarted.partitions()[1]))
 
 
 def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
@@ -124,7 +150,7 @@ def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_ADMIN_TOKEN_FILE": str(tmp_path / "boss")}) as guarded:
         options = {"url": guarded.url, "view": "v", "token": "lj_" + "b" * 40}
         with pytest.raises(DataSourceError, match="token.*; give a valid token in the option 'token', or in LIVEJOIN_TOKEN") as error:
-            schema_of(Options(options, "for reading", ("view",)))
+            schema_of(Options(options, "for reading", ("view", "timeType")))
         assert "bbb" not in str(error.value)
 
 
