@@ -30,6 +30,8 @@ from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
+from streaming.pipeline.identity import Claim
+from streaming.pipeline.pipeline import is_known
 from streaming.pipeline.query import run_stream
 from streaming.publishing.publisher import Publisher
 from streaming.spark import start_spark
@@ -131,20 +133,29 @@ def _listen(stop: threading.Event) -> None:
 def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
     """Runs the topics and the outs concurrently. The first failure stops all of them, in order, and is raised; others are logged.
 
-    With trigger "available-now" the outs end after the topics, when they have published what these brought.
+    The outs begin when the service has the source from this job's checkpoint: a job that it refuses must not fence the one that publishes.
+    With trigger "available-now" they end after the topics, when they have published what these brought.
     """
     failures: list[BaseException] = []
     enough = threading.Event()
-    threads = [
-        threading.Thread(target=_publish, args=(config, out, stop, enough, metrics, failures), name=out.topic) for out in config.outs
-    ]
-    for thread in threads:
-        thread.start()
+    threads: list[threading.Thread] = []
+
+    def publish(claimed: Claim | None = None) -> None:
+        """Starts the outs, once."""
+        if not threads and not stop.is_set():
+            common = claimed, stop, enough, metrics, failures
+            threads.extend(threading.Thread(target=_publish, args=(config, out, *common), name=out.topic) for out in config.outs)
+            for thread in threads:
+                thread.start()
+
     try:
         if config.stream and config.topics:
-            run_stream(config, config.stream, _spark(config.stream.name, stop), stop, metrics)
-        elif not (config.stream and config.stream.trigger == "available-now"):
-            stop.wait()
+            run_stream(config, config.stream, _spark(config.stream.name, stop), stop, metrics, publish)
+            publish()
+        else:
+            publish()
+            if not (config.stream and config.stream.trigger == "available-now"):
+                stop.wait()
         enough.set()
     except BaseException as failure:
         failures.append(failure)
@@ -174,13 +185,24 @@ def _spark(name: str, stop: threading.Event) -> Iterator[SparkSession]:
 
 
 def _publish(
-    config: Config, out: OutSection, stop: threading.Event, enough: threading.Event, metrics: Metrics, failures: list[BaseException]
+    config: Config,
+    out: OutSection,
+    claimed: Claim | None,
+    stop: threading.Event,
+    enough: threading.Event,
+    metrics: Metrics,
+    failures: list[BaseException],
 ) -> None:
     """The thread of an out: publishes until the job ends or it has published enough; a failure ends the job."""
     service = None
+
+    def ask() -> None:
+        if service is not None and config.stream is not None and claimed is not None:
+            is_known(service, config.stream, claimed)
+
     try:
         service = Service(config.service.url, stop, metrics, config.service.ca)
-        Publisher(config.kafka, service, out, stop, enough, metrics).run()
+        Publisher(config.kafka, service, out, stop, enough, metrics, ask).run()
     except BaseException as failure:
         failures.append(failure)
         stop.set()

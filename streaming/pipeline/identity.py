@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from livejoin.wire.schema import parse_relation
 from streaming.connection import AppliedBatch
 from streaming.errors import StreamError
-from streaming.failures import AFRESH, made_anew, registered_anew
+from streaming.failures import AFRESH, in_use, made_anew, registered_anew
 from streaming.metrics import Partition
-from streaming.pipeline.checkpoint import IDENTITY, Checkpoint, UnreadableCheckpoint
-from streaming.pipeline.checkpoint_files import CheckpointFiles
+from streaming.pipeline.checkpoint import IDENTITY, METADATA, Checkpoint, UnreadableCheckpoint, run_in
+from streaming.pipeline.checkpoint_files import CheckpointFiles, LocalFiles
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker older than ids
 
@@ -34,10 +34,13 @@ class Identity(NamedTuple):
 
 
 class Claim:
-    """A checkpoint that belongs to the job. `reached`: the next offset of each partition, `state`: Spark's own, as far as known."""
+    """A checkpoint that belongs to the job. `run`: the query's id, unless none has begun; `reached`: the next offset of each partition,
+    `done`: the last completed batch, as far as known."""
 
-    def __init__(self, files: CheckpointFiles, identity: Identity, reached: Mapping[Partition, int], state: Checkpoint | None) -> None:
-        self.reached, self.state = reached, state
+    def __init__(
+        self, files: CheckpointFiles, identity: Identity, reached: Mapping[Partition, int], run: str | None, done: int | None
+    ) -> None:
+        self.reached, self.run, self.done = reached, run, done
         self._files = files
         self._identity = identity
 
@@ -52,13 +55,24 @@ class Claim:
             return False
         return applied is None or (applied.run == run and applied.epoch < before)
 
-    def note_posted(self, epoch: int) -> None:
+    def note_posted(self, run: str, epoch: int) -> None:
         """Remembers that the service has taken a batch. Writes the first time only; raises StreamError when it cannot."""
+        self.run = run
         if not self._identity.posted or self._identity.every_from is None:
             every_from = epoch if self._identity.every_from is None else self._identity.every_from
             self._identity = self._identity._replace(posted=True, every_from=every_from)
             with _converting_errors(self._files):
                 self._files.write(IDENTITY, json.dumps(self._identity._asdict()))
+
+
+@contextmanager
+def held(files: LocalFiles | None) -> Iterator[None]:
+    """Holds a checkpoint on this machine against a second job. Raises StreamError."""
+    with ExitStack() as stack:
+        with _converting_errors(files):
+            if files is not None:
+                stack.enter_context(files.held())
+        yield
 
 
 def claim(files: CheckpointFiles, now: Identity) -> Claim:
@@ -76,7 +90,8 @@ def claim(files: CheckpointFiles, now: Identity) -> Claim:
             files.write(IDENTITY, json.dumps(now._asdict()))
         offsets = state.offsets if state else {}
         reached = {(topic, number): offset for topic, ends in offsets.items() for number, offset in ends.items()}
-        return Claim(files, now, reached, state)
+        metadata = files.read(METADATA)
+        return Claim(files, now, reached, run_in(metadata) if metadata else None, state.batch if state else None)
 
 
 def _every_from(before: Identity | None, state: Checkpoint | None) -> int | None:
@@ -88,12 +103,14 @@ def _every_from(before: Identity | None, state: Checkpoint | None) -> int | None
 
 
 @contextmanager
-def _converting_errors(files: CheckpointFiles) -> Iterator[None]:
+def _converting_errors(files: CheckpointFiles | None) -> Iterator[None]:
     """Converts errors of the checkpoint to one sentence."""
     try:
         yield
     except UnreadableCheckpoint as error:
         raise StreamError(f"the checkpoint {files} cannot be used: {error}; use another folder, or {AFRESH}") from error
+    except BlockingIOError as error:
+        raise StreamError(in_use(str(files))) from error
     except OSError as error:
         raise StreamError(f"the checkpoint {files} cannot be written ({error.strerror}): use a writable folder") from error
 
