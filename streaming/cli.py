@@ -30,9 +30,7 @@ from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
-from streaming.pipeline.identity import Claim
-from streaming.pipeline.pipeline import is_known
-from streaming.pipeline.query import run_stream
+from streaming.pipeline.query import Ask, run_stream
 from streaming.publishing.publisher import Publisher
 from streaming.spark import start_spark
 
@@ -140,22 +138,20 @@ def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
     enough = threading.Event()
     threads: list[threading.Thread] = []
 
-    def publish(claimed: Claim | None = None) -> None:
+    def publish(ask: Ask = lambda service: None) -> None:
         """Starts the outs, once."""
         if not threads and not stop.is_set():
-            common = claimed, stop, enough, metrics, failures
-            threads.extend(threading.Thread(target=_publish, args=(config, out, *common), name=out.topic) for out in config.outs)
-            for thread in threads:
-                thread.start()
+            for out in config.outs:
+                common = config, out, ask, stop, enough, metrics, failures
+                threads.append(threading.Thread(target=_publish, args=common, name=out.topic))
+                threads[-1].start()
 
     try:
         if config.stream and config.topics:
             run_stream(config, config.stream, _spark(config.stream.name, stop), stop, metrics, publish)
-            publish()
-        else:
-            publish()
-            if not (config.stream and config.stream.trigger == "available-now"):
-                stop.wait()
+        publish()
+        if not config.topics and not (config.stream and config.stream.trigger == "available-now"):
+            stop.wait()
         enough.set()
     except BaseException as failure:
         failures.append(failure)
@@ -185,26 +181,15 @@ def _spark(name: str, stop: threading.Event) -> Iterator[SparkSession]:
 
 
 def _publish(
-    config: Config,
-    out: OutSection,
-    claimed: Claim | None,
-    stop: threading.Event,
-    enough: threading.Event,
-    metrics: Metrics,
-    failures: list[BaseException],
+    config: Config, out: OutSection, ask: Ask, stop: threading.Event, enough: threading.Event, metrics: Metrics, failed: list[BaseException]
 ) -> None:
     """The thread of an out: publishes until the job ends or it has published enough; a failure ends the job."""
     service = None
-
-    def ask() -> None:
-        if service is not None and config.stream is not None and claimed is not None:
-            is_known(service, config.stream, claimed)
-
     try:
         service = Service(config.service.url, stop, metrics, config.service.ca)
-        Publisher(config.kafka, service, out, stop, enough, metrics, ask).run()
+        Publisher(config.kafka, service, out, stop, enough, metrics).run(ask)
     except BaseException as failure:
-        failures.append(failure)
+        failed.append(failure)
         stop.set()
     finally:
         if service is not None:

@@ -194,12 +194,23 @@ class Topic(_Section):
         description="the form of a record's value; `json`: a row with an optional `_op` (`upsert`, `delete`, `truncate`; default `upsert`; "
         "`insert` is treated as `upsert`)"
     )
+    strict_columns: bool = Field(
+        False,
+        description="with `debezium`, `true`: a row that lacks a column which earlier rows of its partition had, as after it was renamed, "
+        "is a bad record; `false`: the column becomes null, with a warning",
+    )
     zone: str | None = Field(
         None,
         description="where times without an offset are local (a name such as `Europe/Berlin`); by default the zone of the relation's "
         "column, else such texts are bad records, and Debezium's types without a zone are in UTC",
         json_schema_extra=_accepts("the name of a time zone"),
     )
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Topic:
+        if self.strict_columns and self.format != "debezium":
+            raise _mistake('strict_columns: is for the format "debezium", whose rows have every column of their table: remove it')
+        return self
 
     @field_validator("zone")
     @classmethod

@@ -46,10 +46,9 @@ class LocalFiles:
         with (self._folder / _LOCK).open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise
-            except OSError:  # a file system without locks: two queries of Spark collide at their next batch
-                pass
+            except OSError as error:
+                if isinstance(error, BlockingIOError):
+                    raise  # else a file system without locks: two queries of Spark collide at their next batch
             yield
 
     def state(self) -> Checkpoint | None:

@@ -16,21 +16,22 @@ from streaming.connection import AppliedBatch
 from streaming.errors import StreamError
 from streaming.failures import AFRESH, in_use, made_anew, registered_anew
 from streaming.metrics import Partition
-from streaming.pipeline.checkpoint import IDENTITY, METADATA, Checkpoint, UnreadableCheckpoint, run_in
+from streaming.pipeline.checkpoint import IDENTITY, METADATA, UnreadableCheckpoint, run_in
 from streaming.pipeline.checkpoint_files import CheckpointFiles, LocalFiles
+from streaming.pipeline.columns import Columns
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker older than ids
 
 
 class Identity(NamedTuple):
     """The stream's name, the ids of topics, the definitions of relations as JSON; `posted`: the service has taken a batch of it;
-    `every_from`: each batch from this one on was posted, empty ones too (None: of a checkpoint of an older version, not known yet)."""
+    `columns`: by topic."""
 
     stream: str
     topics: Mapping[str, str]
     relations: Mapping[str, Any]
     posted: bool = False
-    every_from: int | None = None
+    columns: Mapping[str, Columns] = {}
 
 
 class Claim:
@@ -50,17 +51,19 @@ class Claim:
 
     def lacks(self, run: str, epoch: int, applied: AppliedBatch | None) -> bool:
         """Whether the service, whose last batch of the source this is, lacks one before batch `epoch`. Another run's is another matter."""
-        before = epoch - 1
-        if not self.posted or self._identity.every_from is None or before < self._identity.every_from:
-            return False
-        return applied is None or (applied.run == run and applied.epoch < before)
+        return self.posted and epoch > 0 and (applied is None or (applied.run == run and applied.epoch < epoch - 1))
 
-    def note_posted(self, run: str, epoch: int) -> None:
-        """Remembers that the service has taken a batch. Writes the first time only; raises StreamError when it cannot."""
+    @property
+    def columns(self) -> Mapping[str, Columns]:
+        return self._identity.columns
+
+    def note_posted(self, run: str, columns: Mapping[str, Columns] | None = None) -> None:
+        """Remembers that the service has taken a batch, and the columns of topics after it. Writes only what is new; raises StreamError
+        when it cannot."""
         self.run = run
-        if not self._identity.posted or self._identity.every_from is None:
-            every_from = epoch if self._identity.every_from is None else self._identity.every_from
-            self._identity = self._identity._replace(posted=True, every_from=every_from)
+        now = self._identity._replace(posted=True, columns=self.columns if columns is None else columns)
+        if now != self._identity:
+            self._identity = now
             with _converting_errors(self._files):
                 self._files.write(IDENTITY, json.dumps(self._identity._asdict()))
 
@@ -85,21 +88,13 @@ def claim(files: CheckpointFiles, now: Identity) -> Claim:
         if before is not None:
             compare(before, now, files)
         now = now._replace(posted=before.posted if before else state is not None and state.batch is not None)
-        now = now._replace(every_from=_every_from(before, state))
+        now = now._replace(columns=before.columns if before else {})
         if before != now:
             files.write(IDENTITY, json.dumps(now._asdict()))
         offsets = state.offsets if state else {}
         reached = {(topic, number): offset for topic, ends in offsets.items() for number, offset in ends.items()}
         metadata = files.read(METADATA)
         return Claim(files, now, reached, run_in(metadata) if metadata else None, state.batch if state else None)
-
-
-def _every_from(before: Identity | None, state: Checkpoint | None) -> int | None:
-    if before is not None and before.every_from is not None:
-        return before.every_from
-    if state is not None and state.batch is not None:  # of an older version, which posted no empty batch
-        return state.batch + 1
-    return 0 if before is None or state is not None else None
 
 
 @contextmanager
@@ -122,8 +117,8 @@ def read_identity(files: CheckpointFiles) -> Identity | None:
         return None
     try:
         data = json.loads(text)
-        every_from = data.get("every_from")
-        return Identity(str(data["stream"]), dict(data["topics"]), dict(data["relations"]), bool(data["posted"]), every_from)
+        columns = dict(data.get("columns", {}))
+        return Identity(str(data["stream"]), dict(data["topics"]), dict(data["relations"]), bool(data["posted"]), columns)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise StreamError(
             f"{files}/{IDENTITY} is damaged ({type(error).__name__}: {error}): delete it to continue; topics and relations recreated "

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from streaming.failures import registered_anew, service_behind, too_large
 from streaming.metrics import BatchReport, Metrics, Partition
 from streaming.patience import Stopped
 from streaming.pipeline.checkpoint import spark_address
+from streaming.pipeline.columns import Columns
 from streaming.pipeline.dead_letters import DeadLetters
 from streaming.pipeline.decode import BadRecord, DecodedTopic, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.pipeline.identity import Claim
@@ -73,6 +74,8 @@ class Pipeline:
         self._positions = {topic.name: KeyPlaces() for topic in job.config.topics}
         feeds = Counter(topic.relation for topic in job.config.topics)
         self._shared = {topic.name for topic in job.config.topics if feeds[topic.relation] > 1}
+        self._columns = job.checkpoint.columns
+        self._strict = {topic.name: topic.strict_columns for topic in job.config.topics}
         self._warned: set[tuple[str, str]] = set()
 
     def process(self, frame: DataFrame, epoch: int) -> None:
@@ -102,12 +105,16 @@ class Pipeline:
             by_topic = self._by_topic(records)
         batch = Batch(changes=[], sent=0, ignored=0, errors=[], error_count=0)
         bad: list[BadRecord] = []
+        columns = {**self._columns}
         with report.part("decode"):
             for topic, part in by_topic.items():
                 if part.num_rows == 0:
                     continue
-                decoded = decode_topic(self._decoders[topic], topic, part, self._job.stream.max_dead_letters)
+                most, before = self._job.stream.max_dead_letters, columns.get(topic, {})
+                decoded = decode_topic(self._decoders[topic], topic, part, most, before, self._strict[topic])
+                columns[topic] = decoded.columns
                 self._warn_of_disorder(topic, part, decoded)
+                self._warn_of_columns(topic, decoded.gone)
                 batch.changes += decoded.changes
                 bad += decoded.bad
                 report.records[topic] = part.num_rows
@@ -119,7 +126,8 @@ class Pipeline:
             with report.part("dead_letters"):
                 self._set_aside(bad)
         with report.part("post"):  # without changes too: the service's last epoch tells whether it has what the checkpoint has
-            receipt = self._post(batch, epoch, run, known)
+            receipt = self._post(batch, epoch, run, known, columns)
+        self._columns = columns
         report.version, report.ignored, report.duplicate = receipt.version, receipt.ignored, receipt.duplicate
         for topic, part in by_topic.items():
             self._job.watch.reached(topic, part)
@@ -131,8 +139,11 @@ class Pipeline:
             return dict.fromkeys(self._decoders, in_order(records))
         return {topic: in_order(records.filter(pc.equal(records["topic"], topic))) for topic in self._decoders}
 
-    def _post(self, batch: Batch, epoch: int, run: str, known: AppliedBatch | None) -> livejoin.Receipt:
-        """The service's receipt. A change of the definition that the records were validated by ends the job."""
+    def _post(
+        self, batch: Batch, epoch: int, run: str, known: AppliedBatch | None, columns: Mapping[str, Columns]
+    ) -> livejoin.Receipt:
+        """The service's receipt. columns: those of each topic after the batch. A change of the definition that the records were validated
+        by ends the job."""
         job = self._job
         try:
             if batch.changes or known is not None:
@@ -149,7 +160,7 @@ class Pipeline:
         except StreamError:
             self._compare_relations()
             raise
-        job.checkpoint.note_posted(run, epoch)
+        job.checkpoint.note_posted(run, columns)
         job.accepted(job.checkpoint)
         self._compare_relations()
         return receipt
@@ -181,10 +192,20 @@ class Pipeline:
             emitted = f"topic {topic} has a truncate, but the changes of its relation come from several {which}"
             self._warn(topic, "truncate", f"{emitted}: its order relative to them is undefined")
 
-    def _warn(self, topic: str, kind: str, emitted: str) -> None:
-        if (topic, kind) not in self._warned:
+    def _warn_of_columns(self, topic: str, gone: Collection[str]) -> None:
+        """Warns, and counts, once per column."""
+        for name in sorted(gone):
+            now = "such records are bad" if self._strict[topic] else f"{name} is null for such records"
+            said = f"the records of topic {topic} no longer have the column {name}, which was renamed or dropped at the source: {now}"
+            if self._warn(topic, f"column {name}", said):
+                self._job.metrics.column_gone(topic)
+
+    def _warn(self, topic: str, kind: str, emitted: str) -> bool:
+        """Whether it is the first time."""
+        if is_new := (topic, kind) not in self._warned:
             self._warned.add((topic, kind))
             log.warning("%s", emitted)
+        return is_new
 
     def _set_aside(self, bad: list[BadRecord]) -> None:
         """Writes the dead letters, or stops the job before anything is posted."""
@@ -215,10 +236,9 @@ def is_known(service: Service, stream: Stream, checkpoint: Claim) -> bool:
             return False
         raise _taken(stream, checkpoint) from error
     if checkpoint.run is not None:
-        following = 0 if checkpoint.done is None else checkpoint.done + 1
-        require_own(service, stream, checkpoint, checkpoint.run, following)
+        require_own(service, stream, checkpoint, checkpoint.run, 0 if checkpoint.done is None else checkpoint.done + 1)
         if known:  # also a batch after which the job was killed
-            checkpoint.note_posted(checkpoint.run, following)
+            checkpoint.note_posted(checkpoint.run)
     return known
 
 

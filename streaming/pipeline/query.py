@@ -25,6 +25,8 @@ from streaming.pipeline.identity import Claim, Identity, claim, held
 from streaming.pipeline.pipeline import Job, Pipeline, is_known, start_query
 from streaming.pipeline.topic_watch import TopicWatch
 
+Ask = Callable[[Service], object]  # raises StreamError
+
 _LOOK_SECONDS = 0.2
 _COMMIT_SECONDS = 5.0
 
@@ -35,12 +37,12 @@ def run_stream(
     spark: AbstractContextManager[SparkSession],
     stop: threading.Event,
     metrics: Metrics,
-    accepted: Callable[[Claim], None] = lambda claimed: None,
+    accepted: Callable[[Ask], None] = lambda ask: None,
 ) -> None:
     """Returns when the job was told to stop or, with trigger "available-now", is done; raises StreamError, Stopped.
 
     `spark` is entered after everything it needs has been found. `accepted` is called once the service has the source from this checkpoint,
-    and perhaps again.
+    and perhaps again, with what asks whether that is still so.
     """
     local = files_of(stream.checkpoint)
     with contextlib.closing(Service(config.service.url, stop, metrics, config.service.ca)) as service, held(local):
@@ -50,10 +52,13 @@ def run_stream(
         ids = {name: topic.id for name, topic in topics.items()}
         identity = Identity(stream.name, ids, {name: definition.to_json() for name, definition in definitions.items()})
 
+        def accept(claimed: Claim) -> None:
+            accepted(lambda service: is_known(service, stream, claimed))
+
         def claimed_in(files: CheckpointFiles) -> Claim:
             claimed = claim(files, identity)
             if is_known(service, stream, claimed):
-                accepted(claimed)
+                accept(claimed)
             return claimed
 
         claimed = claimed_in(local) if local else None  # before Spark is started, if it can be
@@ -61,7 +66,7 @@ def run_stream(
             with spark as session:
                 claimed = claimed or claimed_in(SparkFiles(session, stream.checkpoint))
                 watch = TopicWatch(admin_of(config.kafka), topics, claimed.reached, metrics)
-                _run_queries(Job(config, stream, definitions, service, claimed, watch, stop, metrics, accepted), session)
+                _run_queries(Job(config, stream, definitions, service, claimed, watch, stop, metrics, accept), session)
         except (Py4JError, ConnectionError) as error:
             if stop.is_set():  # what stops us may stop all our processes
                 return

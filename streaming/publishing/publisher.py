@@ -38,22 +38,14 @@ log = logging.getLogger("livejoin.publisher")
 class Publisher:
     """One `[[out]]`. A version never spans two transactions: at most 64 MiB of it are buffered here, the rest is at the broker.
 
-    `stop` ends it at once, `enough` as soon as the topic has everything that is in the view by then. `ask` raises StreamError if another
-    job has to publish.
+    `stop` ends it at once, `enough` as soon as the topic has everything that is in the view by then.
     """
 
     def __init__(
-        self,
-        kafka: Kafka,
-        service: Service,
-        out: OutSection,
-        stop: threading.Event,
-        enough: threading.Event,
-        metrics: Metrics,
-        ask: Callable[[], None] = lambda: None,
+        self, kafka: Kafka, service: Service, out: OutSection, stop: threading.Event, enough: threading.Event, metrics: Metrics
     ) -> None:
         self._kafka, self._service, self._out, self._stop, self._metrics = kafka, service, out, stop, metrics
-        self._enough, self._ask = enough, ask
+        self._enough = enough
         self._waits: dict[str, Patience] = {}  # since the last record that was committed
         self._since: str | None = None  # up to this the topic has everything; None: to be found out by comparing
         self._identity: FoundTopic
@@ -62,15 +54,16 @@ class Publisher:
         self._transactions: Transactions
         self._own: OwnTopic
 
-    def run(self) -> None:
+    def run(self, ask: Callable[[Service], object] = lambda service: None) -> None:
         """Publishes until `stop` is set (what is not committed then is aborted) or `enough`. Raises StreamError.
 
-        Waits for an unavailable service or broker. A lost transaction is repeated completely, by a new producer.
+        `ask`, before each producer, raises it if another job is to publish. Waits for an unavailable service or broker. A lost transaction
+        is repeated completely, by a new producer.
         """
         try:
             while True:
                 try:
-                    self._publish()
+                    self._publish(ask)
                     return
                 except KafkaUnavailable as error:
                     self._wait("kafka", f"the topic {self._out.topic} cannot be published to ({error})")
@@ -80,14 +73,14 @@ class Publisher:
     def _wait(self, at: Literal["kafka", "service"], reason: str) -> None:
         self._waits.setdefault(at, Patience(self._stop, self._metrics, at)).wait(reason)
 
-    def _publish(self) -> None:
+    def _publish(self, ask: Callable[[Service], object]) -> None:
         """Publishes with one producer, until it fails or has published enough."""
         wait_for_topics(self._kafka, [self._out.topic], self._stop, self._metrics)
         with ExitStack() as stack:
             self._own = stack.enter_context(OwnTopic(self._kafka, self._out, self._stop))
             self._identity, self._looked = self._own.identity(), time.monotonic()
             # What ends this job must not end the one that publishes, which the new producer fences.
-            self._ask()
+            ask(self._service)
             with suppress(FeedInterrupted):
                 token_of_now(self._service, self._out.view)
             self._own.make_token_topic()

@@ -91,6 +91,22 @@ def test_what_there_is_now_is_published_before_the_end(
         believer.close()
 
 
+def test_topics_without_records(
+    shared_server: ServerProcess, broker: Broker, names: tuple[str, str], job_of: Jobs
+) -> None:
+    """Spark's first batch is empty, and the service records it: the view is published, and its rows are from elsewhere."""
+    topic, out = names
+    rows = [{"id": number, "room": "A", "starts": 0, "ends": 10} for number in range(2)]
+    talk.ok(talk.send(shared_server.client(), [{"relation": "stays", "op": "upsert", "row": row} for row in rows]))
+    with with_out(job_of(shared_server.url, (topic, "stays"), start="latest"), "pairs", out) as job:
+        believer = Believer(broker.address, out)
+        believer.believe_until([{"one": 0, "other": 1}])
+        believer.close()
+        sources = talk.ok(shared_server.client().get("/v1/sources"))["sources"]
+        assert [(one["epoch"], one["relations"]) for one in sources if one["name"] == job.name] == [(0, ["stays"])]
+        assert job.stop() == 0
+
+
 def test_an_out_that_fails_ends_the_topics(shared_server: ServerProcess, names: tuple[str, str], job_of: Jobs) -> None:
     topic, out = names
     with with_out(job_of(shared_server.url, (topic, "stays")), "nobody", out) as job:

@@ -30,6 +30,7 @@ from streaming.pipeline.pipeline import Pipeline
 from tests.streaming.stream_job import LIMIT
 
 _LOOK = 0.002
+Row = int | dict[str, Any]
 TAKEN_OVER = "another job has started to publish"
 
 
@@ -78,8 +79,8 @@ class Query:
         self._next = self._numbers("commits") + 1
         self._planned = self._numbers("offsets")
 
-    def batch(self, *rows: int, crash: bool = False) -> None:
-        """The next batch, of these rows. crash: the job dies when it is posted, before Spark has committed it."""
+    def batch(self, *rows: Row, crash: bool = False) -> None:
+        """The next batch, of these rows: whole, or by number. crash: the job dies when it is posted, before Spark has committed it."""
         number, plan = self._next, self._folder / "offsets" / str(self._next)
         if number > self._planned and plan.exists():
             return self._end(Exception("CONCURRENT_STREAM_LOG_UPDATE"))
@@ -94,8 +95,9 @@ class Query:
         (self._folder / "commits" / str(number)).write_text("v1\n{}")
         self._next += 1
 
-    def _frame(self, rows: tuple[int, ...]) -> SimpleNamespace:
-        values = [json.dumps({"op": "c", "after": {"id": row, "room": "A", "starts": 0, "ends": 5}}).encode() for row in rows]
+    def _frame(self, rows: tuple[Row, ...]) -> SimpleNamespace:
+        whole = [row if isinstance(row, dict) else {"id": row, "room": "A", "starts": 0, "ends": 5} for row in rows]
+        values = [json.dumps({"op": "c", "after": row}).encode() for row in whole]
         columns: dict[str, Any] = {"topic": pa.array(["t"] * len(rows), pa.string()), "partition": pa.array([0] * len(rows), pa.int32())}
         columns |= {"offset": pa.array(range(len(rows)), pa.int64()), "key": pa.nulls(len(rows), pa.binary())}
         table = pa.table({**columns, "value": pa.array(values, pa.binary())})
@@ -131,17 +133,25 @@ class Watch(SimpleNamespace):
 
 
 class Job:
-    """A job of a file; `said` is what it ended with, each time that it ended by itself."""
+    """A job of a file; `said` is what it ended with, each time that it ended by itself. Other keywords go into [[topic]]."""
 
     def __init__(
-        self, house: House, name: str, url: str, checkpoint: Path, token: str = "", relation: str = "stays", reset: bool = False
+        self,
+        house: House,
+        name: str,
+        url: str,
+        checkpoint: Path,
+        token: str = "",
+        relation: str = "stays",
+        reset: bool = False,
+        **more: Any,
     ) -> None:
         self.house, self.checkpoint, self.token = house, checkpoint, token
         stream = {"name": name, "checkpoint": str(checkpoint), "reset": reset}
-        topic = {"name": "t", "relation": relation, "format": "debezium"}
+        topic = {"name": "t", "relation": relation, "format": "debezium", **more}
         file = {"service": {"url": url}, "kafka": {"brokers": "127.0.0.1:1"}, "stream": stream, "topic": [topic]}
         self.config = Config.model_validate({**file, "out": [{"view": "v", "topic": "out"}]})
-        self.stop, self.said = threading.Event(), list[str]()
+        self.stop, self.said, self.metrics = threading.Event(), list[str](), Metrics()
         self.query: Query | None = None
         self._thread = threading.Thread()
 
@@ -160,7 +170,7 @@ class Job:
     def _run(self) -> None:
         with contextlib.suppress(Stopped):
             try:
-                cli._run(self.config, self.stop, Metrics())
+                cli._run(self.config, self.stop, self.metrics)
             except StreamError as failure:
                 self.said.append(str(failure))
 
@@ -172,7 +182,7 @@ class Job:
             self._thread.join(_LOOK)
         raise AssertionError("nothing came of it")
 
-    def batch(self, *rows: int, crash: bool = False) -> None:
+    def batch(self, *rows: Row, crash: bool = False) -> None:
         """One of its query, and what the view then shows; returns when everyone has noticed."""
         if self.runs and self.query is not None:
             self.query.batch(*rows, crash=crash)
@@ -207,10 +217,8 @@ class House:
             patch.setenv("LIVEJOIN_TOKEN", self.jobs[stop].token)
             return Service(url, stop, *more)
 
-    def publisher(
-        self, kafka: object, service: object, out: object, stop: threading.Event, enough: threading.Event, metrics: Metrics, ask: Any = None
-    ) -> Any:
-        return SimpleNamespace(run=lambda: self.topic.publish(self.jobs[stop], enough, ask))
+    def publisher(self, kafka: object, service: Service, out: object, stop: threading.Event, enough: threading.Event, *more: object) -> Any:
+        return SimpleNamespace(run=lambda ask: self.topic.publish(self.jobs[stop], enough, lambda: ask(service)))
 
     def query(self, spark: object, job: Any, pipeline: Pipeline) -> Query:
         mine = self.jobs[job.stop]

@@ -66,7 +66,7 @@ def test_what_was_begun_is_compared(tmp_path: Path) -> None:
 
 def test_that_something_was_posted_is_remembered(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path)
-    claim(files, NOW).note_posted("7", 0)
+    claim(files, NOW).note_posted("7")
     claimed = claim(files, NOW._replace(topics={**TOPICS, "u": "id-of-u"}))
     assert claimed.posted
     (tmp_path / IDENTITY).unlink()
