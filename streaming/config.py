@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from livejoin.problems import BadFile
@@ -206,11 +206,12 @@ class Topic(_Section):
         json_schema_extra=_accepts("the name of a time zone"),
     )
 
-    @model_validator(mode="after")
-    def _check_columns(self) -> Topic:
-        if self.strict_columns and self.format != "debezium":
-            raise _mistake('strict_columns: is for the format "debezium", whose rows have every column of their table: remove it')
-        return self
+    @field_validator("strict_columns")
+    @classmethod
+    def _check_columns(cls, strict: bool, info: ValidationInfo) -> bool:
+        if strict and info.data.get("format") == "json":
+            raise _mistake('is for the format "debezium", whose rows have every column of their table: remove it')
+        return strict
 
     @field_validator("zone")
     @classmethod
