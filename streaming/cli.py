@@ -30,7 +30,7 @@ from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
-from streaming.pipeline.query import run_stream
+from streaming.pipeline.query import Ask, run_stream
 from streaming.publishing.publisher import Publisher
 from streaming.spark import start_spark
 
@@ -131,19 +131,26 @@ def _listen(stop: threading.Event) -> None:
 def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
     """Runs the topics and the outs concurrently. The first failure stops all of them, in order, and is raised; others are logged.
 
-    With trigger "available-now" the outs end after the topics, when they have published what these brought.
+    The outs begin when the service has the source from this job's checkpoint: a job that it refuses must not fence the one that publishes.
+    With trigger "available-now" they end after the topics, when they have published what these brought.
     """
     failures: list[BaseException] = []
     enough = threading.Event()
-    threads = [
-        threading.Thread(target=_publish, args=(config, out, stop, enough, metrics, failures), name=out.topic) for out in config.outs
-    ]
-    for thread in threads:
-        thread.start()
+    threads: list[threading.Thread] = []
+
+    def publish(ask: Ask = lambda service: None) -> None:
+        """Starts the outs, once."""
+        if not threads and not stop.is_set():
+            for out in config.outs:
+                common = config, out, ask, stop, enough, metrics, failures
+                threads.append(threading.Thread(target=_publish, args=common, name=out.topic))
+                threads[-1].start()
+
     try:
         if config.stream and config.topics:
-            run_stream(config, config.stream, _spark(config.stream.name, stop), stop, metrics)
-        elif not (config.stream and config.stream.trigger == "available-now"):
+            run_stream(config, config.stream, _spark(config.stream.name, stop), stop, metrics, publish)
+        publish()
+        if not config.topics and not (config.stream and config.stream.trigger == "available-now"):
             stop.wait()
         enough.set()
     except BaseException as failure:
@@ -174,15 +181,15 @@ def _spark(name: str, stop: threading.Event) -> Iterator[SparkSession]:
 
 
 def _publish(
-    config: Config, out: OutSection, stop: threading.Event, enough: threading.Event, metrics: Metrics, failures: list[BaseException]
+    config: Config, out: OutSection, ask: Ask, stop: threading.Event, enough: threading.Event, metrics: Metrics, failed: list[BaseException]
 ) -> None:
     """The thread of an out: publishes until the job ends or it has published enough; a failure ends the job."""
     service = None
     try:
         service = Service(config.service.url, stop, metrics, config.service.ca)
-        Publisher(config.kafka, service, out, stop, enough, metrics).run()
+        Publisher(config.kafka, service, out, stop, enough, metrics).run(ask)
     except BaseException as failure:
-        failures.append(failure)
+        failed.append(failure)
         stop.set()
     finally:
         if service is not None:

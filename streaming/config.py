@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from livejoin.problems import BadFile
@@ -194,12 +194,24 @@ class Topic(_Section):
         description="the form of a record's value; `json`: a row with an optional `_op` (`upsert`, `delete`, `truncate`; default `upsert`; "
         "`insert` is treated as `upsert`)"
     )
+    strict_columns: bool = Field(
+        False,
+        description="with `debezium`, `true`: a row that lacks a column which earlier rows of its partition had, as after it was renamed, "
+        "is a bad record; `false`: the column becomes null, with a warning",
+    )
     zone: str | None = Field(
         None,
         description="where times without an offset are local (a name such as `Europe/Berlin`); by default the zone of the relation's "
         "column, else such texts are bad records, and Debezium's types without a zone are in UTC",
         json_schema_extra=_accepts("the name of a time zone"),
     )
+
+    @field_validator("strict_columns")
+    @classmethod
+    def _check_columns(cls, strict: bool, info: ValidationInfo) -> bool:
+        if strict and info.data.get("format") == "json":
+            raise _mistake('is for the format "debezium", whose rows have every column of their table: remove it')
+        return strict
 
     @field_validator("zone")
     @classmethod

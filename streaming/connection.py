@@ -72,20 +72,33 @@ class Service:
             raise StreamError(f"the service refused GET /v1/sources: {describe(problem)}") from problem
         return AppliedBatch(found[0]["run"], found[0]["epoch"]) if found else None
 
+    def knows(self, source: str, run: str | None) -> bool:
+        """As `knows_source`, without changing anything. Raises SourceTaken, StreamError for any other refusal, Stopped."""
+        return self._send(lambda: knows_source(self._client, source, run))
+
     def post(self, body: bytes, source: str, epoch: int, run: str, reset: bool) -> livejoin.Receipt:
         """Sends one batch (Arrow streams); returns the receipt when it is on the service's disk.
 
         Every change is validated already, so a bad row is a failure. Raises SourceTaken, TooLarge, StreamError for any other refusal,
         Stopped.
         """
+        return self._send(lambda: self._client.post_changes(body, ARROW, source, epoch, run=run, reset=reset))
+
+    def post_first(self, relation: str, column: str, source: str, epoch: int, run: str) -> livejoin.Receipt:
+        """Sends an empty batch of a new source, as one that deletes no row (no `column` of the key is null): without a relation, the
+        service would not record it. Raises as `post`."""
+        nothing = {"column": column, "op": "is_null"}
+        return self._send(lambda: self._client.relation(relation).delete_where(nothing, source=source, epoch=epoch, run=run))
+
+    def _send(self, send: Callable[[], T]) -> T:
         try:
-            return self._patiently(lambda: self._client.post_changes(body, ARROW, source, epoch, run=run, reset=reset))
+            return self._patiently(send)
         except livejoin.SourceReset as problem:
             raise SourceTaken(describe(problem)) from problem
         except livejoin.Problem as problem:
             if problem.status == 413:
                 raise TooLarge(describe(problem)) from problem
-            raise StreamError(f"the service refused POST /v1/changes: {describe(problem)}") from problem
+            raise StreamError(f"the service refused a batch: {describe(problem)}") from problem
 
     def changes(self, view: str, **parameters: Any) -> livejoin.Changes:
         """A connection to a view's changes, open, to be closed by the caller. Parameters as of `livejoin.View.changes`.
@@ -112,6 +125,15 @@ class Service:
                     raise
                 seconds = min(problem.retry_after or 0.0, _LONGEST_RETRY_AFTER)
                 patience.wait(f"the service is not ready for this ({describe(problem)})", seconds)
+
+
+def knows_source(client: livejoin.Client, source: str, run: str | None) -> bool:
+    """Whether the service knows the source, from this run (None: one that has not begun). Raises the client's errors; SourceReset if it
+    knows the source from another run.
+
+    The batch is empty and has the lowest epoch: of a known source it is a duplicate, of a new one it is not recorded.
+    """
+    return client.post_changes(b"", ARROW, source, -(1 << 63), run=run or "not begun").duplicate
 
 
 def stranger(url: str) -> str:

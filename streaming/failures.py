@@ -43,6 +43,11 @@ def service_behind(stream: str, checkpoint: str, batch: int, applied: int | None
     return f'the checkpoint of the source "{stream}" is at batch {batch}, but the service {has}: it {lost}; {remedy}'
 
 
+def in_use(checkpoint: str) -> str:
+    """The message for a second job on a checkpoint."""
+    return f"the checkpoint {checkpoint} is in use by another job: stop it, or give this job its own checkpoint and name"
+
+
 def whole_text(failure: BaseException) -> str:
     """The text of a failure and its causes, including Spark's stack traces."""
     parts = []
@@ -71,7 +76,7 @@ def explain(text: str, checkpoint: str) -> str:
     if any(words in text for words in _TOO_LARGE):
         return too_large(checkpoint, "Spark's driver", "give the driver more memory by spark-submit")
     if any(words in text for words in _TWO_JOBS):
-        return f"the checkpoint {checkpoint} is in use by another job: stop it, or give this job its own checkpoint and name"
+        return in_use(checkpoint)
     if _DELETED in text:
         return f"a topic of this job was deleted; create it again, then {AFRESH}"
     if any(words in text for words in _LOST):

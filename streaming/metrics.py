@@ -78,6 +78,8 @@ class Metrics:
         self._unclear = counter(
             "unclear_times", "Local times that do not exist or exist twice, taken with the offset before the change", "topic"
         )
+        gone = "Columns that rows had and no longer have, each counted once: renamed or dropped at the source"
+        self._gone = counter("gone_columns", gone, "topic")
         self._ignored = counter("ignored_deletes", "Deletes of rows that the service did not have")
         self._batches = counter("batches", "Batches completed")
         self._duplicates = counter("duplicate_batches", "Batches that the service recognized as duplicates")
@@ -108,6 +110,10 @@ class Metrics:
         self._ignored.inc(report.ignored)
         if report.version is not None:
             self._version.set(report.version)
+
+    def column_gone(self, topic: str) -> None:
+        """The rows of a topic no longer have a column."""
+        self._gone.labels(topic).inc()
 
     def behind(self, lag: Mapping[Partition, int]) -> None:
         """How many offsets of each partition are not applied yet."""

@@ -19,7 +19,7 @@ from livejoin.wire.batch import UPSERT
 from livejoin.wire.schema import RelationDefinition
 from streaming.checking.samples import Ends, ends_of, last_records
 from streaming.config import Config, OutSection, Stream, Topic, read_config
-from streaming.connection import definition_in, describe, stranger
+from streaming.connection import definition_in, describe, knows_source, stranger
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
 from streaming.jars import cache_folder, lacking
@@ -30,7 +30,6 @@ from streaming.pipeline.checkpoint_files import LocalFiles
 from streaming.pipeline.decode import DecodedTopic, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.pipeline.identity import Identity, compare, read_identity
 
-_QUESTION = b'{"changes": [{"relation": "?", "op": "truncate"}]}'
 _SECONDS = 5.0  # for an answer of the broker or of the service
 
 
@@ -321,15 +320,11 @@ def _lost(checkpoint: Checkpoint, seen: Mapping[str, TopicState]) -> list[str]:
 
 
 def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None, posted: bool, service: livejoin.Client) -> None:
-    """Checks the owner of the stream's name. posted: this checkpoint has used it.
-
-    It posts a batch for an impossible relation (_QUESTION): with the lowest epoch, it is a duplicate if the source is known, otherwise it
-    is rejected. It never has an effect. A checkpoint that has not been started uses a run that no query has.
-    """
+    """Checks the owner of the stream's name. posted: this checkpoint has used it."""
     batch = checkpoint.batch if checkpoint else None
     theirs = "the service knows it from another checkpoint"
     try:
-        service.post_changes(_QUESTION, "application/json", stream.name, -(1 << 63), run=checkpoint.run if checkpoint else "--check")
+        known = knows_source(service, stream.name, checkpoint.run if checkpoint else None)
     except livejoin.SourceReset:
         if posted:
             remedy = "start with a new one and reset = true, or use another name"
@@ -338,16 +333,16 @@ def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None,
             report.bad("source", f"{stream.name}: {theirs}: set reset = true in [stream] if this one is to take over")
         else:
             report.ok("source", f"{stream.name}: {theirs}; reset = true lets this one take over")
-    except livejoin.UnknownRelation:
-        if batch is not None:
+    except livejoin.LivejoinError as error:
+        report.bad("source", f"{stream.name}: {_message(error)}")
+    else:
+        if known:
+            report.ok("source", f"{stream.name}: the service knows it from this checkpoint")
+        elif batch is not None:
             done = f"the checkpoint has completed {_count(batch + 1, 'batch')}, but the service knows none of them"
             report.bad("source", f"{stream.name}: {done}: check that the service and its data folder belong to this checkpoint")
         else:
             report.ok("source", f"{stream.name}: new to the service")
-    except livejoin.LivejoinError as error:
-        report.bad("source", f"{stream.name}: {_message(error)}")
-    else:
-        report.ok("source", f"{stream.name}: the service knows it from this checkpoint")
 
 
 def _check_spark(report: Report) -> None:

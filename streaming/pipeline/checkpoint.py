@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 IDENTITY = "livejoin.json"
+METADATA = "metadata"
 _NOT_SPARKS = {IDENTITY, "lost+found"}
 Offsets = dict[str, dict[int, int]]  # by topic and partition
 
@@ -48,12 +49,12 @@ def spark_address(address: str) -> str:
 def read_checkpoint(folder: Path) -> Checkpoint | None:
     """The checkpoint; None if no query has started on the folder. Raises UnreadableCheckpoint."""
     try:
-        if not (folder / "metadata").exists():
+        if not (folder / METADATA).exists():
             # Names with a dot are temporary files; they and empty folders remain after a kill before the first rename.
             if any(path.is_file() and not path.name.startswith(".") and path.name not in _NOT_SPARKS for path in folder.rglob("*")):
                 raise UnreadableCheckpoint("it contains files, but no Spark checkpoint")
             return None
-        run = json.loads((folder / "metadata").read_text())["id"]
+        run = run_in((folder / METADATA).read_text())
         done = _last_number(folder / "commits")
         offsets: Offsets = {}
         if done is not None:
@@ -61,7 +62,15 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
             offsets = {topic: {int(partition): offset for partition, offset in ends.items()} for topic, ends in source.items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UnreadableCheckpoint(f"it cannot be read ({type(error).__name__}: {error})") from error
-    return Checkpoint(str(run), done, offsets)
+    return Checkpoint(run, done, offsets)
+
+
+def run_in(metadata: str) -> str:
+    """The query's id, in Spark's file. Raises UnreadableCheckpoint."""
+    try:
+        return str(json.loads(metadata)["id"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise UnreadableCheckpoint(f"it cannot be read ({type(error).__name__}: {error})") from error
 
 
 def is_writable(folder: Path) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,12 +14,14 @@ from pyspark.sql import SparkSession
 
 from streaming.pipeline.checkpoint import Checkpoint, local_folder, read_checkpoint
 
+_LOCK = ".livejoin.lock"  # with a dot, as Spark's temporary files
+
 
 class CheckpointFiles(Protocol):
     """A checkpoint; its address as text. `read` and `write` raise OSError."""
 
     def state(self) -> Checkpoint | None:
-        """Spark's state, as far as it is readable. Creates the folder. Raises UnreadableCheckpoint, OSError."""
+        """Spark's state, as far as it is readable. Raises UnreadableCheckpoint, OSError."""
 
     def read(self, name: str) -> str | None:
         """A file of ours; None when there is none."""
@@ -34,8 +39,19 @@ class LocalFiles:
     def __str__(self) -> str:
         return str(self._folder)
 
-    def state(self) -> Checkpoint | None:
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """For one job at a time: raises BlockingIOError for a second one, OSError. Creates the folder."""
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
+        with (self._folder / _LOCK).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if isinstance(error, BlockingIOError):
+                    raise  # else a file system without locks: two queries of Spark collide at their next batch
+            yield
+
+    def state(self) -> Checkpoint | None:
         return read_checkpoint(self._folder)
 
     def read(self, name: str) -> str | None:

@@ -22,16 +22,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from livejoin.wire.batch import INSERT, TRUNCATE, UPSERT, Batch, Changes, concatenated
+from livejoin.wire.batch import INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock, concatenated
 from livejoin.wire.debezium import DebeziumDecoder
 from livejoin.wire.errors import RowError
 from livejoin.wire.json import JsonDecoder
 from livejoin.wire.schema import RelationDefinition
 from streaming.config import Topic
+from streaming.pipeline.columns import GONE, Columns, ColumnsWatch
 
 Bytes = Sequence[bytes | None]
 
 _PIECE = 1024  # records
+_NO_COLUMNS: Columns = {}
 
 
 class Decoder(Protocol):
@@ -60,8 +62,8 @@ class DecodedTopic(NamedTuple):
     """What became of the records of one topic: changes (none, or one part of one relation) and bad records, in order.
 
     `skipped` counts what is no change and no fault: messages, transaction markers, heartbeats, tombstones after their delete or
-    without a key. `keyless`: whether
-    there are changes of rows whose record has no key; `truncates`: whether there are truncates. `unclear` counts times as in `Batch`.
+    without a key. `keyless`: whether there are changes of rows whose record has no key; `truncates`: whether there are truncates.
+    `unclear` counts times as in `Batch`. `columns`: of each partition after these records; `gone`: those that it had before.
     """
 
     changes: list[Changes]
@@ -70,6 +72,8 @@ class DecodedTopic(NamedTuple):
     keyless: bool = False
     truncates: bool = False
     unclear: int = 0
+    columns: Columns = _NO_COLUMNS
+    gone: frozenset[str] = frozenset()
 
 
 def decoder_for(topic: Topic, definition: RelationDefinition) -> Decoder:
@@ -81,8 +85,11 @@ def decoder_for(topic: Topic, definition: RelationDefinition) -> Decoder:
     return DebeziumDecoder(topic.relation, definition)
 
 
-def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int) -> DecodedTopic:
-    """Decodes `records` (partition, offset, key, value), which are `in_order`.
+def decode_topic(
+    decoder: Decoder, topic: str, records: pa.Table, most_bad: int, columns: Columns = _NO_COLUMNS, strict: bool = False
+) -> DecodedTopic:
+    """Decodes `records` (partition, offset, key, value), which are `in_order`. columns: as far as known; strict: a row that lacks one of
+    them is a bad record.
 
     Lists the bad records: all of them, or more than `most_bad`; then it has ended early, and the changes are not all there.
     An insert becomes an upsert: a topic may say things twice.
@@ -91,6 +98,7 @@ def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int)
     bad: list[BadRecord] = []
     skipped = unclear = 0
     keyless = truncates = False
+    watch, gone = ColumnsWatch(columns, strict), set[str]()
     for start in range(0, records.num_rows, _PIECE):
         piece = records.slice(start, _PIECE)
         keys: list[bytes | None] = piece["key"].to_pylist()
@@ -103,15 +111,25 @@ def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int)
             truncates |= bool(is_truncate.any())
             if piece["key"].null_count:
                 keyless |= any(keys[at] is None for at in changes.index[~is_truncate].tolist())
+        errors = _all_errors(decoder, batch, keys, values, most_bad)
+        if batch.lacking and batch.changes:
+            (changes,) = batch.changes
+            upserts = changes.index[changes.ops == UPSERT]
+            late = watch.gone(upserts, piece["partition"].to_numpy()[upserts], batch.lacking)
+            gone.update(name for _, name in late)
+            if strict and late:
+                errors = sorted(errors + [RowError(at, name, GONE) for at, name in dict(late).items()], key=lambda error: error.index)
+                batch.changes = _without(changes, [*dict(late)])
+        for changes in batch.changes:
             changes.index += start
             parts.append(changes)
-        for error in _all_errors(decoder, batch, keys, values, most_bad):
+        for error in errors:
             at = error.index
             partition, offset = piece["partition"][at].as_py(), piece["offset"][at].as_py()
             bad.append(BadRecord(topic, partition, offset, keys[at], values[at], error.column, error.reason))
         if len(bad) > most_bad:
             break
-    return DecodedTopic(_joined(parts), bad, skipped, keyless, truncates, unclear)
+    return DecodedTopic(_joined(parts), bad, skipped, keyless, truncates, unclear, watch.columns, frozenset(gone))
 
 
 def in_order(records: pa.Table) -> pa.Table:
@@ -121,6 +139,13 @@ def in_order(records: pa.Table) -> pa.Table:
     if ((step > 0) | ((step == 0) & (np.diff(offsets) > 0))).all():
         return records
     return records.sort_by([("partition", "ascending"), ("offset", "ascending")])
+
+
+def _without(changes: Changes, rows: Sequence[int]) -> list[Changes]:
+    """The changes but those of these rows: none, or one part."""
+    kept = ~np.isin(changes.index, rows)
+    block = RowBlock(changes.rows.arrow.filter(pa.array(kept)))
+    return [Changes(changes.relation, changes.definition, changes.ops[kept], block, changes.index[kept])] if kept.any() else []
 
 
 def _joined(parts: list[Changes]) -> list[Changes]:

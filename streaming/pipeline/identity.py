@@ -8,36 +8,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from livejoin.wire.schema import parse_relation
 from streaming.connection import AppliedBatch
 from streaming.errors import StreamError
-from streaming.failures import AFRESH, made_anew, registered_anew
+from streaming.failures import AFRESH, in_use, made_anew, registered_anew
 from streaming.metrics import Partition
-from streaming.pipeline.checkpoint import IDENTITY, Checkpoint, UnreadableCheckpoint
-from streaming.pipeline.checkpoint_files import CheckpointFiles
+from streaming.pipeline.checkpoint import IDENTITY, METADATA, UnreadableCheckpoint, run_in
+from streaming.pipeline.checkpoint_files import CheckpointFiles, LocalFiles
+from streaming.pipeline.columns import Columns
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker older than ids
 
 
 class Identity(NamedTuple):
     """The stream's name, the ids of topics, the definitions of relations as JSON; `posted`: the service has taken a batch of it;
-    `every_from`: each batch from this one on was posted, empty ones too (None: of a checkpoint of an older version, not known yet)."""
+    `columns`: by topic."""
 
     stream: str
     topics: Mapping[str, str]
     relations: Mapping[str, Any]
     posted: bool = False
-    every_from: int | None = None
+    columns: Mapping[str, Columns] = {}
 
 
 class Claim:
-    """A checkpoint that belongs to the job. `reached`: the next offset of each partition, `state`: Spark's own, as far as known."""
+    """A checkpoint that belongs to the job. `run`: the query's id, unless none has begun; `reached`: the next offset of each partition,
+    `done`: the last completed batch, as far as known."""
 
-    def __init__(self, files: CheckpointFiles, identity: Identity, reached: Mapping[Partition, int], state: Checkpoint | None) -> None:
-        self.reached, self.state = reached, state
+    def __init__(
+        self, files: CheckpointFiles, identity: Identity, reached: Mapping[Partition, int], run: str | None, done: int | None
+    ) -> None:
+        self.reached, self.run, self.done = reached, run, done
         self._files = files
         self._identity = identity
 
@@ -47,18 +51,31 @@ class Claim:
 
     def lacks(self, run: str, epoch: int, applied: AppliedBatch | None) -> bool:
         """Whether the service, whose last batch of the source this is, lacks one before batch `epoch`. Another run's is another matter."""
-        before = epoch - 1
-        if not self.posted or self._identity.every_from is None or before < self._identity.every_from:
-            return False
-        return applied is None or (applied.run == run and applied.epoch < before)
+        return self.posted and epoch > 0 and (applied is None or (applied.run == run and applied.epoch < epoch - 1))
 
-    def note_posted(self, epoch: int) -> None:
-        """Remembers that the service has taken a batch. Writes the first time only; raises StreamError when it cannot."""
-        if not self._identity.posted or self._identity.every_from is None:
-            every_from = epoch if self._identity.every_from is None else self._identity.every_from
-            self._identity = self._identity._replace(posted=True, every_from=every_from)
+    @property
+    def columns(self) -> Mapping[str, Columns]:
+        return self._identity.columns
+
+    def note_posted(self, run: str, columns: Mapping[str, Columns] | None = None) -> None:
+        """Remembers that the service has taken a batch, and the columns of topics after it. Writes only what is new; raises StreamError
+        when it cannot."""
+        self.run = run
+        now = self._identity._replace(posted=True, columns=self.columns if columns is None else columns)
+        if now != self._identity:
+            self._identity = now
             with _converting_errors(self._files):
                 self._files.write(IDENTITY, json.dumps(self._identity._asdict()))
+
+
+@contextmanager
+def held(files: LocalFiles | None) -> Iterator[None]:
+    """Holds a checkpoint on this machine against a second job. Raises StreamError."""
+    with ExitStack() as stack:
+        with _converting_errors(files):
+            if files is not None:
+                stack.enter_context(files.held())
+        yield
 
 
 def claim(files: CheckpointFiles, now: Identity) -> Claim:
@@ -71,29 +88,24 @@ def claim(files: CheckpointFiles, now: Identity) -> Claim:
         if before is not None:
             compare(before, now, files)
         now = now._replace(posted=before.posted if before else state is not None and state.batch is not None)
-        now = now._replace(every_from=_every_from(before, state))
+        now = now._replace(columns=before.columns if before else {})
         if before != now:
             files.write(IDENTITY, json.dumps(now._asdict()))
         offsets = state.offsets if state else {}
         reached = {(topic, number): offset for topic, ends in offsets.items() for number, offset in ends.items()}
-        return Claim(files, now, reached, state)
-
-
-def _every_from(before: Identity | None, state: Checkpoint | None) -> int | None:
-    if before is not None and before.every_from is not None:
-        return before.every_from
-    if state is not None and state.batch is not None:  # of an older version, which posted no empty batch
-        return state.batch + 1
-    return 0 if before is None or state is not None else None
+        metadata = files.read(METADATA)
+        return Claim(files, now, reached, run_in(metadata) if metadata else None, state.batch if state else None)
 
 
 @contextmanager
-def _converting_errors(files: CheckpointFiles) -> Iterator[None]:
+def _converting_errors(files: CheckpointFiles | None) -> Iterator[None]:
     """Converts errors of the checkpoint to one sentence."""
     try:
         yield
     except UnreadableCheckpoint as error:
         raise StreamError(f"the checkpoint {files} cannot be used: {error}; use another folder, or {AFRESH}") from error
+    except BlockingIOError as error:
+        raise StreamError(in_use(str(files))) from error
     except OSError as error:
         raise StreamError(f"the checkpoint {files} cannot be written ({error.strerror}): use a writable folder") from error
 
@@ -105,8 +117,8 @@ def read_identity(files: CheckpointFiles) -> Identity | None:
         return None
     try:
         data = json.loads(text)
-        every_from = data.get("every_from")
-        return Identity(str(data["stream"]), dict(data["topics"]), dict(data["relations"]), bool(data["posted"]), every_from)
+        columns = dict(data.get("columns", {}))
+        return Identity(str(data["stream"]), dict(data["topics"]), dict(data["relations"]), bool(data["posted"]), columns)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise StreamError(
             f"{files}/{IDENTITY} is damaged ({type(error).__name__}: {error}): delete it to continue; topics and relations recreated "

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from streaming.failures import registered_anew, service_behind, too_large
 from streaming.metrics import BatchReport, Metrics, Partition
 from streaming.patience import Stopped
 from streaming.pipeline.checkpoint import spark_address
+from streaming.pipeline.columns import Columns
 from streaming.pipeline.dead_letters import DeadLetters
 from streaming.pipeline.decode import BadRecord, DecodedTopic, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.pipeline.identity import Claim
@@ -41,7 +42,7 @@ log = logging.getLogger("livejoin.pipeline")
 
 
 class Job(NamedTuple):
-    """Shared by all batches and queries of a job. definitions: by relation."""
+    """Shared by all batches and queries of a job. definitions: by relation; accepted: called whenever the service has taken a batch."""
 
     config: Config
     stream: Stream
@@ -51,6 +52,7 @@ class Job(NamedTuple):
     watch: TopicWatch
     stop: threading.Event
     metrics: Metrics
+    accepted: Callable[[Claim], None]
 
 
 class Pipeline:
@@ -72,6 +74,8 @@ class Pipeline:
         self._positions = {topic.name: KeyPlaces() for topic in job.config.topics}
         feeds = Counter(topic.relation for topic in job.config.topics)
         self._shared = {topic.name for topic in job.config.topics if feeds[topic.relation] > 1}
+        self._columns = job.checkpoint.columns
+        self._strict = {topic.name: topic.strict_columns for topic in job.config.topics}
         self._warned: set[tuple[str, str]] = set()
 
     def process(self, frame: DataFrame, epoch: int) -> None:
@@ -93,6 +97,7 @@ class Pipeline:
 
     def _process(self, frame: DataFrame, epoch: int, run: str) -> BatchReport:
         report = BatchReport()
+        known = require_own(self._job.service, self._job.stream, self._job.checkpoint, run, epoch)
         with report.part("fetch"):
             records: pa.Table = frame.select("topic", "partition", "offset", "key", "value").toArrow()
             self._job.watch.compare()  # what was just read must not be another topic's of the same name
@@ -100,12 +105,16 @@ class Pipeline:
             by_topic = self._by_topic(records)
         batch = Batch(changes=[], sent=0, ignored=0, errors=[], error_count=0)
         bad: list[BadRecord] = []
+        columns = {**self._columns}
         with report.part("decode"):
             for topic, part in by_topic.items():
                 if part.num_rows == 0:
                     continue
-                decoded = decode_topic(self._decoders[topic], topic, part, self._job.stream.max_dead_letters)
+                most, before = self._job.stream.max_dead_letters, columns.get(topic, {})
+                decoded = decode_topic(self._decoders[topic], topic, part, most, before, self._strict[topic])
+                columns[topic] = decoded.columns
                 self._warn_of_disorder(topic, part, decoded)
+                self._warn_of_columns(topic, decoded.gone)
                 batch.changes += decoded.changes
                 bad += decoded.bad
                 report.records[topic] = part.num_rows
@@ -117,7 +126,8 @@ class Pipeline:
             with report.part("dead_letters"):
                 self._set_aside(bad)
         with report.part("post"):  # without changes too: the service's last epoch tells whether it has what the checkpoint has
-            receipt = self._post(batch, epoch, run)
+            receipt = self._post(batch, epoch, run, known, columns)
+        self._columns = columns
         report.version, report.ignored, report.duplicate = receipt.version, receipt.ignored, receipt.duplicate
         for topic, part in by_topic.items():
             self._job.watch.reached(topic, part)
@@ -129,25 +139,29 @@ class Pipeline:
             return dict.fromkeys(self._decoders, in_order(records))
         return {topic: in_order(records.filter(pc.equal(records["topic"], topic))) for topic in self._decoders}
 
-    def _post(self, batch: Batch, epoch: int, run: str) -> livejoin.Receipt:
-        """The service's receipt. A change of the definition that the records were validated by ends the job."""
+    def _post(
+        self, batch: Batch, epoch: int, run: str, known: AppliedBatch | None, columns: Mapping[str, Columns]
+    ) -> livejoin.Receipt:
+        """The service's receipt. columns: those of each topic after the batch. A change of the definition that the records were validated
+        by ends the job."""
         job = self._job
-        # Only until it has taken effect: a job that takes the name over later keeps it.
-        reset = job.stream.reset and not job.checkpoint.posted
-        known = require_applied(job.service, job.stream, job.checkpoint, run, epoch)
         try:
-            receipt = job.service.post(batch_to_arrow(batch), job.stream.name, epoch, run, reset)
+            if batch.changes or known is not None:
+                receipt = job.service.post(batch_to_arrow(batch), job.stream.name, epoch, run, _resets(job.stream, job.checkpoint))
+            else:
+                relation, definition = next(iter(self._definitions.items()))
+                receipt = job.service.post_first(relation, definition.key[0], job.stream.name, epoch, run)
         except TooLarge as error:
             whose = f"the service ({error})"
             remedy = "start the service with a higher limit (--max-body, --max-decoded or --max-batch-rows)"
             raise StreamError(too_large(job.stream.checkpoint, whose, remedy)) from error
         except SourceTaken as error:
-            raise StreamError(_taken(job.stream, job.checkpoint.posted)) from error
+            raise _taken(job.stream, job.checkpoint) from error
         except StreamError:
             self._compare_relations()
             raise
-        if batch.changes or known is not None:  # of a new source, the service does not record empty batches
-            job.checkpoint.note_posted(epoch)
+        job.checkpoint.note_posted(run, columns)
+        job.accepted(job.checkpoint)
         self._compare_relations()
         return receipt
 
@@ -178,10 +192,20 @@ class Pipeline:
             emitted = f"topic {topic} has a truncate, but the changes of its relation come from several {which}"
             self._warn(topic, "truncate", f"{emitted}: its order relative to them is undefined")
 
-    def _warn(self, topic: str, kind: str, emitted: str) -> None:
-        if (topic, kind) not in self._warned:
+    def _warn_of_columns(self, topic: str, gone: Collection[str]) -> None:
+        """Warns, and counts, once per column."""
+        for name in sorted(gone):
+            now = "such records are bad" if self._strict[topic] else f"{name} is null for such records"
+            said = f"the records of topic {topic} no longer have the column {name}, which was renamed or dropped at the source: {now}"
+            if self._warn(topic, f"column {name}", said):
+                self._job.metrics.column_gone(topic)
+
+    def _warn(self, topic: str, kind: str, emitted: str) -> bool:
+        """Whether it is the first time."""
+        if is_new := (topic, kind) not in self._warned:
             self._warned.add((topic, kind))
             log.warning("%s", emitted)
+        return is_new
 
     def _set_aside(self, bad: list[BadRecord]) -> None:
         """Writes the dead letters, or stops the job before anything is posted."""
@@ -202,10 +226,28 @@ class Pipeline:
         self._dead_letters.write(bad)
 
 
-def require_applied(service: Service, stream: Stream, checkpoint: Claim, run: str, epoch: int) -> AppliedBatch | None:
-    """Returns the last batch that the service has. Raises StreamError if it lacks one before `epoch`, as after its restoration from an
-    older backup. One request, 2 ms."""
+def is_known(service: Service, stream: Stream, checkpoint: Claim) -> bool:
+    """Asks the service whether the checkpoint may continue the source. Returns whether it has batches of it; otherwise, the first batch
+    decides. Raises StreamError: it may not; Stopped. Up to two requests that change nothing."""
+    try:
+        known = service.knows(stream.name, checkpoint.run)
+    except SourceTaken as error:
+        if _resets(stream, checkpoint):
+            return False
+        raise _taken(stream, checkpoint) from error
+    if checkpoint.run is not None:
+        require_own(service, stream, checkpoint, checkpoint.run, 0 if checkpoint.done is None else checkpoint.done + 1)
+        if known:  # also a batch after which the job was killed
+            checkpoint.note_posted(checkpoint.run)
+    return known
+
+
+def require_own(service: Service, stream: Stream, checkpoint: Claim, run: str, epoch: int) -> AppliedBatch | None:
+    """Returns the last batch of the source that the service has. Raises StreamError if it is another checkpoint's, or if the service lacks
+    one before `epoch`, as after its restoration from an older backup. One request, 2 ms."""
     applied = service.applied(stream.name)
+    if applied is not None and applied.run != run and not _resets(stream, checkpoint):
+        raise _taken(stream, checkpoint)
     if checkpoint.lacks(run, epoch, applied):
         raise StreamError(service_behind(stream.name, stream.checkpoint, epoch - 1, applied.epoch if applied else None))
     return applied
@@ -218,14 +260,19 @@ def lag(behind: Mapping[Partition, int]) -> str:
     return f", {sum(behind.values())} behind ({emitted}{', …' if len(worst) > _WORST else ''})" if worst else ""
 
 
-def _taken(stream: Stream, posted: bool) -> str:
-    """The message for a name that the service knows from another checkpoint. posted: this one has used the name before."""
-    if posted:
-        return (
+def _resets(stream: Stream, checkpoint: Claim) -> bool:
+    """Only until it has taken effect: a job that takes the name over later keeps it."""
+    return stream.reset and not checkpoint.posted
+
+
+def _taken(stream: Stream, checkpoint: Claim) -> StreamError:
+    """The failure for a name that the service knows from another checkpoint; this one may have used it before."""
+    if checkpoint.posted:
+        return StreamError(
             f'another checkpoint has taken over the source "{stream.name}" in the service: stop one of the two jobs; '
             "this one can continue under another name, or with a new checkpoint and reset = true in [stream]"
         )
-    return (
+    return StreamError(
         f'the service knows the source "{stream.name}" from another checkpoint, and a new checkpoint would repeat its batches: '
         "set reset = true in [stream] if this checkpoint is to take over, or use another name"
     )

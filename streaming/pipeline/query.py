@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from py4j.protocol import Py4JError
@@ -19,37 +20,53 @@ from streaming.failures import explain, is_away, whole_text
 from streaming.kafka_client import FoundTopic, KafkaUnavailable, admin_of, wait_for_topics
 from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
-from streaming.pipeline.checkpoint_files import SparkFiles, files_of
-from streaming.pipeline.identity import Identity, claim
-from streaming.pipeline.pipeline import Job, Pipeline, require_applied, start_query
+from streaming.pipeline.checkpoint_files import CheckpointFiles, SparkFiles, files_of
+from streaming.pipeline.identity import Claim, Identity, claim, held
+from streaming.pipeline.pipeline import Job, Pipeline, is_known, start_query
 from streaming.pipeline.topic_watch import TopicWatch
+
+Ask = Callable[[Service], object]  # raises StreamError
 
 _LOOK_SECONDS = 0.2
 _COMMIT_SECONDS = 5.0
 
 
 def run_stream(
-    config: Config, stream: Stream, spark: AbstractContextManager[SparkSession], stop: threading.Event, metrics: Metrics
+    config: Config,
+    stream: Stream,
+    spark: AbstractContextManager[SparkSession],
+    stop: threading.Event,
+    metrics: Metrics,
+    accepted: Callable[[Ask], None] = lambda ask: None,
 ) -> None:
     """Returns when the job was told to stop or, with trigger "available-now", is done; raises StreamError, Stopped.
 
-    `spark` is entered after everything it needs has been found.
+    `spark` is entered after everything it needs has been found. `accepted` is called once the service has the source from this checkpoint,
+    and perhaps again, with what asks whether that is still so.
     """
-    with contextlib.closing(Service(config.service.url, stop, metrics, config.service.ca)) as service:
+    local = files_of(stream.checkpoint)
+    with contextlib.closing(Service(config.service.url, stop, metrics, config.service.ca)) as service, held(local):
         found = _wait_for_topics(config, stream, stop, metrics)
         topics = {topic.name: found[topic.name] for topic in config.topics}
         definitions = service.definitions({topic.relation for topic in config.topics})
         ids = {name: topic.id for name, topic in topics.items()}
         identity = Identity(stream.name, ids, {name: definition.to_json() for name, definition in definitions.items()})
-        local = files_of(stream.checkpoint)
-        claimed = claim(local, identity) if local else None  # before Spark is started, if it can be
-        if claimed is not None and claimed.state is not None and claimed.state.batch is not None:
-            require_applied(service, stream, claimed, claimed.state.run, claimed.state.batch + 1)
+
+        def accept(claimed: Claim) -> None:
+            accepted(lambda service: is_known(service, stream, claimed))
+
+        def claimed_in(files: CheckpointFiles) -> Claim:
+            claimed = claim(files, identity)
+            if is_known(service, stream, claimed):
+                accept(claimed)
+            return claimed
+
+        claimed = claimed_in(local) if local else None  # before Spark is started, if it can be
         try:
             with spark as session:
-                claimed = claimed or claim(SparkFiles(session, stream.checkpoint), identity)
+                claimed = claimed or claimed_in(SparkFiles(session, stream.checkpoint))
                 watch = TopicWatch(admin_of(config.kafka), topics, claimed.reached, metrics)
-                _run_queries(Job(config, stream, definitions, service, claimed, watch, stop, metrics), session)
+                _run_queries(Job(config, stream, definitions, service, claimed, watch, stop, metrics, accept), session)
         except (Py4JError, ConnectionError) as error:
             if stop.is_set():  # what stops us may stop all our processes
                 return

@@ -2,10 +2,10 @@
 
     GET /v1/views/{view}/changes ──► one transaction: the records of whole versions, and the token to resume from
 
-At a start, first `init_transactions` aborts what a former publisher left open, then the last token is read: so it is
-that of the last committed transaction. When a token has expired (it survives restarts of the service), the topic
-is read back, which gives the rows that its readers have, and compared with the view; the difference and the new token
-are one transaction.
+At a start, after all that could refuse it, first `init_transactions` aborts what a former publisher left open, then the
+last token is read: so it is that of the last committed transaction. When a token has expired (it survives restarts of
+the service), the topic is read back, which gives the rows that its readers have, and compared with the view; the
+difference and the new token are one transaction.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import logging
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import IO, Literal
 
 from streaming.config import Kafka, OutSection
@@ -52,15 +54,16 @@ class Publisher:
         self._transactions: Transactions
         self._own: OwnTopic
 
-    def run(self) -> None:
+    def run(self, ask: Callable[[Service], object] = lambda service: None) -> None:
         """Publishes until `stop` is set (what is not committed then is aborted) or `enough`. Raises StreamError.
 
-        Waits for an unavailable service or broker. A lost transaction is repeated completely, by a new producer.
+        `ask`, before each producer, raises it if another job is to publish. Waits for an unavailable service or broker. A lost transaction
+        is repeated completely, by a new producer.
         """
         try:
             while True:
                 try:
-                    self._publish()
+                    self._publish(ask)
                     return
                 except KafkaUnavailable as error:
                     self._wait("kafka", f"the topic {self._out.topic} cannot be published to ({error})")
@@ -70,15 +73,19 @@ class Publisher:
     def _wait(self, at: Literal["kafka", "service"], reason: str) -> None:
         self._waits.setdefault(at, Patience(self._stop, self._metrics, at)).wait(reason)
 
-    def _publish(self) -> None:
+    def _publish(self, ask: Callable[[Service], object]) -> None:
         """Publishes with one producer, until it fails or has published enough."""
         wait_for_topics(self._kafka, [self._out.topic], self._stop, self._metrics)
-        with (
-            Transactions(self._kafka, self._out.topic, self._stop, self._metrics) as self._transactions,
-            OwnTopic(self._kafka, self._out, self._stop) as self._own,
-        ):
+        with ExitStack() as stack:
+            self._own = stack.enter_context(OwnTopic(self._kafka, self._out, self._stop))
             self._identity, self._looked = self._own.identity(), time.monotonic()
+            # What ends this job must not end the one that publishes, which the new producer fences.
+            ask(self._service)
+            with suppress(FeedInterrupted):
+                token_of_now(self._service, self._out.view)
             self._own.make_token_topic()
+            self._require_own(self._own.last_token())
+            self._transactions = stack.enter_context(Transactions(self._kafka, self._out.topic, self._stop, self._metrics))
             is_resumed = False
             while True:
                 try:
@@ -106,8 +113,7 @@ class Publisher:
         """Finds the position of the topic."""
         view, topic = self._out.view, self._out.topic
         last = self._own.last_token()
-        topic_id, partitions = self._identity
-        if last is not None and last.topic != topic_id:
+        if last is not None and not self._require_own(last):
             log.warning("the topic %s was recreated: starting with every row", topic)
             last = None
         if last is None:
@@ -118,6 +124,14 @@ class Publisher:
                 self._commit(now)
                 log.info("the topic %s starts after version %d of the view %s", topic, now.version, view)
             return
+        self._since = last.token
+        log.info("the topic %s continues after version %d of the view %s", topic, last.version, view)
+
+    def _require_own(self, last: Token | None) -> bool:
+        """Whether the token is of this topic, not of a former one of its name. Raises StreamError: this job cannot continue the topic."""
+        view, topic, partitions = self._out.view, self._out.topic, self._identity.partitions
+        if last is None or last.topic != self._identity.id:
+            return False
         if last.view != view:
             raise StreamError(f"the topic {topic} has the changes of the view {last.view}: use a separate topic for the view {view}")
         if last.partitions != partitions:
@@ -125,8 +139,7 @@ class Publisher:
                 f"the topic {topic} had {last.partitions} partitions and now has {partitions}, so the changes of a key would have "
                 "no defined order: delete it, recreate it with the desired number, and start again; it then starts with every row"
             )
-        self._since = last.token
-        log.info("the topic %s continues after version %d of the view %s", topic, last.version, view)
+        return True
 
     def _follow(self, since: str) -> bool:
         """Publishes the changes after a token, until there were none for a second; with `enough`, those that exist. Returns whether

@@ -82,7 +82,7 @@ def test_every_failure_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
         file.write('\n[[out]]\nview = "v"\ntopic = "two"\n')
     both = threading.Barrier(2)
 
-    def fail(self: cli.Publisher) -> None:
+    def fail(self: cli.Publisher, ask: object) -> None:
         both.wait()
         raise StreamError(f"{self._out.topic} is refused")
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -90,11 +91,69 @@ def test_what_there_is_now_is_published_before_the_end(
         believer.close()
 
 
+def test_topics_without_records(
+    shared_server: ServerProcess, broker: Broker, names: tuple[str, str], job_of: Jobs
+) -> None:
+    """Spark's first batch is empty, and the service records it: the view is published, and its rows are from elsewhere."""
+    topic, out = names
+    rows = [{"id": number, "room": "A", "starts": 0, "ends": 10} for number in range(2)]
+    talk.ok(talk.send(shared_server.client(), [{"relation": "stays", "op": "upsert", "row": row} for row in rows]))
+    with with_out(job_of(shared_server.url, (topic, "stays"), start="latest"), "pairs", out) as job:
+        believer = Believer(broker.address, out)
+        believer.believe_until([{"one": 0, "other": 1}])
+        believer.close()
+        sources = talk.ok(shared_server.client().get("/v1/sources"))["sources"]
+        assert [(one["epoch"], one["relations"]) for one in sources if one["name"] == job.name] == [(0, ["stays"])]
+        assert job.stop() == 0
+
+
 def test_an_out_that_fails_ends_the_topics(shared_server: ServerProcess, names: tuple[str, str], job_of: Jobs) -> None:
     topic, out = names
     with with_out(job_of(shared_server.url, (topic, "stays")), "nobody", out) as job:
         assert job.end() == 1
     assert "nobody" in job.said.splitlines()[-1]
+
+
+def test_a_second_job_beside_the_good_one(
+    shared_server: ServerProcess, broker: Broker, topics: Topics, names: tuple[str, str], job_of: Jobs, tmp_path: Path
+) -> None:
+    """On its checkpoint and on another one it is refused before it touches anything; with `reset` it takes over. Seen: each fenced the good
+    job, and then nothing was published."""
+    topic, out = names
+    topics.put(topic, [create(0), create(1)])
+    believer = Believer(broker.address, out)
+
+    def published(count: int) -> None:
+        believer.believe_until([{"one": one, "other": other} for other in range(count) for one in range(other)])
+
+    def other(folder: str, **keys: Any) -> StreamJob:
+        job = StreamJob(tmp_path / folder, shared_server.url, broker.address, [(topic, "stays")], name=topic, **keys)
+        return with_out(job, "pairs", out)
+
+    with with_out(job_of(shared_server.url, (topic, "stays"), folder="good", name=topic), "pairs", out) as good:
+        published(2)
+        for job, reason in (
+            (other("same", checkpoint=str(tmp_path / "good" / "checkpoint")), "is in use by another job"),
+            (other("other"), "the service knows the source"),
+        ):
+            with job:
+                assert job.end() == 1
+            assert reason in job.said and "SparkContext" not in job.said
+        topics.put(topic, [create(2)])
+        published(3)
+        with other("reset", reset=True) as job:
+            job.wait_for("continues after version")
+            topics.put(topic, [create(3)])
+            assert good.end() == 1
+            assert "another checkpoint has taken over" in good.said or "another job has started to publish" in good.said
+            published(4)
+            with other("reset again", checkpoint=str(tmp_path / "good" / "checkpoint"), reset=True) as former:
+                assert former.end() == 1
+            assert "another checkpoint has taken over" in former.said
+            topics.put(topic, [create(4)])
+            published(5)
+            assert job.stop() == 0
+    believer.close()
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ A few rows are tuples: in Arrow, a single change would take 2.4 times as long to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -122,7 +122,8 @@ class Batch:
     seconds that the writer took until the batch, and others applied with it, were on disk. `bad_keys`: of the bad rows with readable keys.
     `unclear`: the number of local times that do not exist, or exist twice, and were read with the offset before the change. `rebuilt`:
     builds of views for the batch (`engine.truncates`). `named`: the relations that it names, also those of which all changes are bad.
-    `writes`: the relations that its sender may write to; None: all."""
+    `writes`: the relations that its sender may write to; None: all. `lacking`: of Debezium's records, for each nullable column, the
+    positions of the upserts without it."""
 
     changes: list[Changes]
     sent: int
@@ -140,6 +141,7 @@ class Batch:
     rebuilt: Sequence[Any] = ()
     named: Collection[str] = ()
     writes: frozenset[str] | None = None
+    lacking: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:

@@ -10,7 +10,7 @@ import pytest
 from streaming.errors import StreamError
 from streaming.pipeline.checkpoint import IDENTITY, UnreadableCheckpoint, read_checkpoint, spark_address
 from streaming.pipeline.checkpoint_files import LocalFiles
-from streaming.pipeline.identity import Identity, claim
+from streaming.pipeline.identity import Identity, claim, held
 
 TOPICS = {"t": "id-of-t"}
 RELATIONS = {"stays": {"columns": [{"name": "id", "type": "int64", "nullable": False}], "key": ["id"], "intervals": {}}}
@@ -49,7 +49,8 @@ def test_a_plain_path_is_a_folder_of_this_machine(tmp_path: Path, monkeypatch: p
 
 def test_what_was_begun_is_compared(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path / "new")
-    claim(files, NOW)
+    with held(files):
+        claim(files, NOW)
     assert not claim(files, NOW).posted
     with pytest.raises(StreamError, match='belongs to the stream "pms"'):
         claim(files, NOW._replace(stream="other"))
@@ -65,7 +66,7 @@ def test_what_was_begun_is_compared(tmp_path: Path) -> None:
 
 def test_that_something_was_posted_is_remembered(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path)
-    claim(files, NOW).note_posted(0)
+    claim(files, NOW).note_posted("7")
     claimed = claim(files, NOW._replace(topics={**TOPICS, "u": "id-of-u"}))
     assert claimed.posted
     (tmp_path / IDENTITY).unlink()

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from livejoin.wire.batch import OP_NAMES
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from streaming.config import Topic
+from streaming.pipeline import decode as decode_module
+from streaming.pipeline.columns import GONE, Columns
 from streaming.pipeline.decode import BadRecord, DecodedTopic, Decoder, KeyPlaces, decode_topic, decoder_for, in_order
 from tests.datasets import debezium, definition, expected, samples
 from tests.relations import declared
@@ -380,6 +382,50 @@ def test_no_records() -> None:
 
 
 # -- keys in two partitions
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sets(st.sampled_from(["room", "price"])), st.sampled_from("ccccd")), max_size=40),
+    st.integers(1, 8),
+    st.integers(1, 9),
+)
+@settings(max_examples=200)
+def test_columns_that_go(strict: bool, sent: list[tuple[int, set[str], str]], piece: int, size: int) -> None:
+    """Against one row after another: by partition, over any pieces and batches."""
+    watched: dict[int, frozenset[str]] = {}
+    known: Columns = {}
+    sent = sorted(sent, key=lambda one: one[0])
+    for start in range(0, len(sent), size):
+        batch = sent[start : start + size]
+        gone: set[str] = set()
+        bad: list[int] = []
+        for number, (partition, names, op) in enumerate(batch):
+            if op == "d":
+                continue
+            have = frozenset({*names, "ends"})
+            lost = watched.get(partition, frozenset()) - have
+            gone |= lost
+            if strict and lost:
+                bad.append(number)
+            if strict:
+                have |= watched.get(partition, frozenset())
+            watched[partition] = have
+        whole = {"room": "A", "price": 1.5, "ends": None}
+        records = []
+        for number, (_, names, op) in enumerate(batch):
+            after = {"id": number, "starts": 0, **{name: whole[name] for name in (*names, "ends")}}
+            records.append(({"id": number}, envelope("d") if op == "d" else envelope("c", None, after)))
+        numbers = [number for number, _ in enumerate(batch)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(decode_module, "_PIECE", piece)
+            given_records = table(records, [partition for partition, _, _ in batch])
+            decoded = decode_topic(decoder_of("debezium"), "t", given_records, 100, known, strict)
+        known = decoded.columns
+        assert decoded.gone == gone and known == {str(number): sorted(names) for number, names in watched.items()}
+        assert [int(json.loads(one.key or b"")["id"]) for one in decoded.bad] == bad
+        assert sorted({*numbers} - {*bad}) == sorted(number for _, number in ids(decoded))
+        assert all(one.reason == GONE for one in decoded.bad)
 
 
 def placed(*positions: tuple[Any, int]) -> pa.Table:

@@ -263,6 +263,20 @@ def drop_and_define(stage: Stage) -> None:
     talk.view(stage.client, stage.view, stage.definition)
 
 
+def test_a_job_that_is_refused_does_not_take_over(stage: Stage, believers: Any, tmp_path: Path) -> None:
+    """Seen: it fenced the one that published, and was refused itself; then nothing was published."""
+    stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
+    reader = believers(stage.topic)
+    talk.view(stage.client, f"{stage.view}_too", stage.definition)
+    with stage.job() as job:
+        reader.believe_until(stage.rows)
+        for view, reason in (("nobody", "has no view nobody"), (f"{stage.view}_too", f"has the changes of the view {stage.view}")):
+            assert reason in refused(OutJob(tmp_path / view, stage.server.url, stage.broker.address, view, stage.topic))
+        stage.post(stage.left(2, 5, 9))
+        reader.believe_until(stage.rows)
+        assert job.stop() == 0
+
+
 def test_the_second_job_takes_over(stage: Stage, believers: Any, tmp_path: Path) -> None:
     stage.post(stage.right(7, 0, 100), stage.left(1, 5, 9))
     reader = believers(stage.topic)
