@@ -88,16 +88,15 @@ def end_token_mode(folder: Path) -> int:
 
     A damaged file is removed too: this is the way to recover from it.
     """
-    with FolderLock(folder, read_only=True):
-        with tokens_locked(folder):
-            try:
-                count = len(read_tokens(folder) or {})
-            except DamagedFolder:
-                count = 0
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(folder / TOKENS)
-            sync_path(folder)
-            return count
+    with FolderLock(folder, read_only=True), tokens_locked(folder):
+        try:
+            count = len(read_tokens(folder) or {})
+        except DamagedFolder:
+            count = 0
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(folder / TOKENS)
+        sync_path(folder)
+        return count
 
 
 def forget_tokens(folder: Path) -> None:

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import closing
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlencode
@@ -201,11 +202,8 @@ class RowsEndpoint:
                 held += _FOUND_BYTES + sum([slots.nbytes for slots in found])
             yield
         # The Link is sent before the rows. Another reader skips the rows of the page beyond those found.
-        scout = self.reader.twin()
-        try:
+        with closing(self.reader.twin()) as scout:
             self.following = yield from _after(scout, self._left)
-        finally:
-            scout.close()
 
     def hold(self, first: FirstRows) -> None:
         """Send these rows, in place of those that the reader finds."""
@@ -455,12 +453,9 @@ async def view_count(request: ServiceRequest, name: ViewName, query: Annotated[C
 
 
 def _count(opened: Opened) -> Steps[dict[str, int]]:
-    reader = opened()
-    try:
+    with closing(opened()) as reader:
         count = 0
         while (some := reader.skip(LARGEST_CHUNK)) is not None:
             count += some
             yield
         return {"version": reader.version, "count": count}
-    finally:
-        reader.close()

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Annotated, Any
 
@@ -111,13 +112,10 @@ def _all_encoded(engine: Instance, views: list[LiveView], token: AccessToken) ->
 def _emptiness(engine: Instance, name: str) -> Steps[tuple[int, bool | None]]:
     """Return version and emptiness; None if a comparison drops many candidates and no row has been found yet."""
     until = time.monotonic() + EMPTY_WAIT
-    reader = open_rows(engine.readers, name)
-    try:
+    with closing(open_rows(engine.readers, name)) as reader:
         while (empty := reader.empty()) is None and time.monotonic() < until:
             yield
         return reader.version, empty
-    finally:
-        reader.close()
 
 
 class PutViewParameters(Parameters):

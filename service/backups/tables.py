@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from typing import Any, NamedTuple
 
 from service.durability.database import INSERT, INSERT_REST
@@ -67,12 +67,9 @@ def copy_log(reading: Reading, target: sqlite3.Connection, after: int, last: int
 
 def _piece(db: sqlite3.Connection, query: str, where: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
     size = 0
-    rows = db.execute(query, where)
-    try:
+    with closing(db.execute(query, where)) as rows:
         for row in rows:
             yield row
             size += len(row[-1])
             if size >= _PIECE:
                 return
-    finally:
-        rows.close()

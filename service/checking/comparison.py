@@ -41,16 +41,13 @@ def compare(folder: Path, there: Sequence[str], names: Sequence[str], emit: Emit
             for name in there:
                 if name not in names:
                     log.drop_view(name)
-        engine = Instance(copy, Settings.model_validate({"data": copy}))
-        try:
+        with closing(Instance(copy, Settings.model_validate({"data": copy}))) as engine:
             engine.recover()
             tables: dict[str, pa.RecordBatch] = {}
             wrong = [name for name in names if not agrees(engine, name, tables, emit)]
             for name in wrong:
                 _advise(engine, name, tables, emit)
             return wrong
-        finally:
-            engine.close()
 
 
 def _advise(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], emit: Emit) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import closing
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -39,12 +40,9 @@ def last_records(kafka: Kafka, topic: str, ends: Ends) -> pa.Table:
     if start:
         settings = {"log_level": 0, **settings_of(kafka), "group.id": "livejoin-check", "enable.auto.commit": False}
         reading = {"isolation.level": "read_committed", "enable.partition.eof": True, "queued.max.messages.kbytes": 1 << 14}
-        consumer = Consumer({**settings, **reading}, logger=quiet)
-        try:
+        with closing(Consumer({**settings, **reading}, logger=quiet)) as consumer:
             consumer.assign([TopicPartition(topic, number, offset) for number, offset in start.items()])
             messages = _read(consumer, set(start))
-        finally:
-            consumer.close()
     columns = {
         "partition": pa.array([message.partition() for message in messages], pa.int32()),
         "offset": pa.array([message.offset() for message in messages], pa.int64()),

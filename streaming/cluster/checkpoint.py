@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -96,11 +97,8 @@ class Checkpoint:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}" if name else self.folder)
 
     def _read(self, name: str) -> str:
-        stream = self._files.open(self._path(name))
-        try:
+        with closing(self._files.open(self._path(name))) as stream:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
 
     def _write(self, name: str, text: str) -> None:
         stream = self._files.createAtomic(self._path(name), True)

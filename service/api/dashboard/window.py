@@ -8,6 +8,7 @@ first rows of a relation, and the extent from a sample: neither reads a whole re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from typing import Annotated, Any
 
@@ -88,8 +89,7 @@ def _window(engine: Instance, view: LiveView, query: WindowParameters) -> Steps[
         raise bad_parameter("keys", f"the view {view.name} joins by no equality, so its rows are in one lane")
     if count is not None and asked["point"] is not None:
         raise bad_parameter("keys", "cannot be combined with a look-up (where)")
-    first = open_rows(engine.readers, view.name, **asked)
-    try:
+    with closing(open_rows(engine.readers, view.name, **asked)) as first:
         head: dict[str, Any] = {"version": first.version}
         if query.extent:
             head["extent"] = _extent(view, first.version)
@@ -103,8 +103,6 @@ def _window(engine: Instance, view: LiveView, query: WindowParameters) -> Steps[
             most = max(1, limit // max(1, len(lanes))) if key is not None else limit
             opened = partial(open_rows, engine.readers, view.name, **asked | point)
             parts.append((yield from _lane(first.twin() if key is None else opened(version=first.version), key, index, most)))
-    finally:
-        first.close()
     return orjson.dumps(head)[:-1] + b',"lanes":[' + b",".join(parts) + b"]}"
 
 
