@@ -24,7 +24,8 @@ from service.query.forms import JsonForm, LatestRows, OfExpression, SqlView
 from service.query.latest import as_of_alone
 from service.query.naming import told_apart
 from service.query.scope import Scope
-from service.query.sql.composition.composing import Catalogue, view_tree
+from service.query.sql.composition.catalogue import Catalogue
+from service.query.sql.composition.composing import view_tree
 from service.query.sql.conditions import Conditions
 from service.query.sql.dialect import Dialect
 from service.query.sql.names import Fields, Names, Text, column_of, identifier

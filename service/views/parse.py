@@ -28,7 +28,7 @@ from service.query.form_checks import bad
 from service.query.forms import SqlView, check_form
 from service.query.model import Query
 from service.query.set_operations import drafts_of, query_of
-from service.query.sql.composition.composing import Catalogue
+from service.query.sql.composition.catalogue import Catalogue
 from service.query.sql.composition.constant_tables import ConstantTable
 from service.query.sql.dialect import Dialect
 from service.query.sql.names import Source

@@ -22,7 +22,8 @@ from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, Operation, SetOperation, drafts_of
 from service.query.sql.columns import check_names, is_star, merged, read_star
 from service.query.sql.complaints import Noted, is_refused
-from service.query.sql.composition.composing import Catalogue, composed, is_composed
+from service.query.sql.composition.catalogue import Catalogue
+from service.query.sql.composition.composing import composed, is_composed
 from service.query.sql.composition.constant_tables import write_constant_tables
 from service.query.sql.composition.parentheses import without_parentheses
 from service.query.sql.conditions import Conditions, ReadSubquery

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -19,7 +19,8 @@ from service.query.latest import WINDOWED, is_latest, join_firsts, join_neighbou
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, clauses_of, is_star, merged, own_columns, read_star
 from service.query.sql.composition.beneath import choose_apart, join_apart
-from service.query.sql.composition.constant_tables import ConstantTable, write_constant_tables
+from service.query.sql.composition.catalogue import Catalogue
+from service.query.sql.composition.constant_tables import write_constant_tables
 from service.query.sql.composition.merging import (
     DerivedTable,
     NotWritten,
@@ -49,30 +50,6 @@ _MOST_SUBQUERIES = 64
 _OF_OUTPUTS = ("group", "order", "distinct")  # clauses that may name an output, or its position
 _Node = TypeVar("_Node", bound=exp.Expr)
 Check = Callable[[exp.Select], object]
-Trees = Mapping[str, Callable[[], exp.Expr]]
-"""Views by name: each gives the result of `view_tree`."""
-
-
-class Store(Protocol):
-    """Has the rows of queries stored."""
-
-    def __call__(self, query: exp.Query, intervals: Mapping[str, Interval], source: Source) -> str:
-        """Return the name of the relation that has the rows of a query without subqueries in FROM; it is one of `Catalogue.relations` from
-        then on. intervals: of its columns. Raises as `read_query`."""
-        ...
-
-    def add(self, table: ConstantTable) -> str:
-        """Return the name of the relation that has these rows, from then on."""
-        ...
-
-
-class Catalogue(NamedTuple):
-    """What a definition is read with. nameable: the relations that its text itself may name; views may read others."""
-
-    relations: Mapping[str, RelationDefinition]
-    views: Trees
-    nameable: Mapping[str, RelationDefinition]
-    store: Store
 
 
 def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> exp.Expr:
