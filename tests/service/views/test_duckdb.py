@@ -70,6 +70,9 @@ FORMS = {
         "SELECT x.id FROM b x JOIN m y ON x.room = y.room WHERE NOT EXISTS (SELECT 1 FROM r z WHERE z.room = x.price AND z.hotel > y.s)",
         "SELECT id, price IN (SELECT hotel FROM r WHERE r.room = b.room EXCEPT SELECT room FROM m WHERE m.s > b.s) AS q FROM b",
         "SELECT id, (SELECT max(price) + x.s FROM b y WHERE y.room = x.room) AS q FROM b x",
+        "SELECT x.id FROM b x WHERE NOT EXISTS (SELECT y.k FROM (SELECT p.room, y.room AS k FROM b p JOIN m y ON p.e = y.s) y "
+        "WHERE y.room = x.room AND NOT EXISTS (SELECT 1 FROM (SELECT w.s, w.id FROM b w WHERE EXISTS (SELECT 1 FROM m y "
+        "WHERE w.price = y.e)) z WHERE z.s = y.k AND z.id = x.id))",
         "SELECT DISTINCT ON (room) room, id FROM b WHERE EXISTS (SELECT 1 FROM m WHERE m.room = b.room AND m.s > b.s) ORDER BY room, s, id",
         "SELECT * FROM (SELECT id, room FROM b EXCEPT ALL SELECT id, room FROM m) t ORDER BY room DESC, id LIMIT 3",
     ],

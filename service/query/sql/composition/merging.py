@@ -339,8 +339,10 @@ def columns_in(part: exp.Expr, inside: Collection[str] = frozenset()) -> Iterato
     """Yield the columns of a clause with the aliases of the queries in it that they are in; those mean other rows there."""
     for node in list(part.walk(prune=lambda one: isinstance(one, exp.Query))):
         if isinstance(node, exp.Query):
+            own = map(alias_of, tables_of(node)) if isinstance(node, exp.Select) else ()
+            around = {*inside, *own}
             for child in list(node.iter_expressions()):
-                yield from columns_in(child, {*inside, *_aliases(node)})
+                yield from columns_in(child, around)
         elif isinstance(node, exp.Column) and node.text("table") not in inside:
             yield node, inside
 
