@@ -99,12 +99,14 @@ def _read_by(queries: Iterable[exp.Expr]) -> set[str]:
 def reads_deep(select: exp.Select) -> bool:
     """Return whether an alias of FROM is read two levels deeper, or in a set operation."""
     own = {*map(alias_of, tables_of(select))}
-    return any(not own.isdisjoint(_read_by(_deep(query.unnest()))) for query in queries_of(select))
+    return any(not own.isdisjoint(_read_deep(query.unnest())) for query in queries_of(select))
 
 
-def _deep(query: exp.Expr) -> list[exp.Query]:
-    """Return the queries in a query that cannot read what is around it: those in its clauses, or the SELECTs of a set operation."""
-    return list(queries_of(query) if isinstance(query, exp.Select) else _selects_of(query))
+def _read_deep(query: exp.Expr) -> set[str]:
+    """Return the aliases around a query that are read where they cannot be: in queries in its clauses, or SELECTs of a set operation."""
+    if isinstance(query, exp.Select):
+        return _read_by(queries_of(query)) - {*map(alias_of, tables_of(query))}
+    return _read_by(_selects_of(query))
 
 
 def _selects_of(query: exp.Expr) -> list[exp.Select]:
@@ -115,7 +117,7 @@ def _bring_around(query: exp.Expr, around: exp.Select, relations: Relations, der
     """Join a query with the aliases around it that are read too deep in it, in place, and compare their keys with those around it; each
     SELECT of a set operation shows them, as its last columns. Return those around it."""
     keys = list[exp.Expr]()
-    for alias in sorted(_read_by(_deep(query)) & {*map(alias_of, tables_of(around))}):
+    for alias in sorted(_read_deep(query) & {*map(alias_of, tables_of(around))}):
         relation = next(fold(table.this) for table in tables_of(around) if alias_of(table) == alias)
         key = [] if alias in derived or any(join.side for join in around.args.get("joins") or ()) else relations[relation].key
         for one in _selects_of(query):
