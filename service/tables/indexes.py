@@ -20,20 +20,18 @@ import pyarrow as pa
 
 from service.tables.changes import DELETE, SIGNS, Runs, in_order, parted
 from service.tables.domains import Domain
-from service.tables.inputs import Input
+from service.tables.inputs import NEWEST, Input
 from service.tables.interest import Interest, TouchedRows
 from service.tables.loading import IndexLoad
 from service.tables.resolution import Indices, Resolution
 from service.tables.shared_index import Order, SharedIndex, joined
-from service.tables.store import FREED_AT_ONCE, Numbers
+from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Numbers
 from structures.index.indexes import Entries, IndexCursor, OrderedIndexes, Run
 from structures.index.layout import IndexArena
 from structures.index.planting import IndexLoader
 
-_CHUNK = 1 << 16  # rows to read at once
 _PATIENCE = 60  # checks, a second apart
 _FEW = 1 << 13  # entries whose texts are released at once
-_NEWEST = 2**62  # a version that sees the newest rows
 _TEXT = pa.utf8()
 
 Key = tuple[int, str, Order, frozenset[Any]]
@@ -291,10 +289,10 @@ class SharedIndexes:
         self._structure.check()
         self._texts.check()
         for one in self._kept.values():
-            wanted, found = joined([one.entries(slots, False)[0] for slots in one.relation.table.scanned(_NEWEST)]), []
+            wanted, found = joined([one.entries(slots, False)[0] for slots in one.relation.table.scanned(NEWEST)]), []
             cursor = self._structure.entries(one.number, self._structure.root(one.number))
             while not cursor.done:
-                found.append(cursor.fill(_CHUNK))
+                found.append(cursor.fill(PIECE_ROWS))
             assert _rows(wanted) == _rows(joined(found)), f"the index of {one.relation.name} by {one.order} is not its rows"
 
 

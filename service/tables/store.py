@@ -262,11 +262,11 @@ class Table:
         """int32[<= limit] slots that `version` sees from `start_slot` on, ascending; and where to continue, or -1."""
         return self._rows.scan(version, start_slot, limit)
 
-    def scanned(self, version: int, limit: int = PIECE_ROWS) -> Iterator[Array]:
-        """Yield all slots that `version` sees, ascending, in pieces as of `scan`; at least one, which may be empty."""
+    def scanned(self, version: int, limit: int | None = None) -> Iterator[Array]:
+        """Yield all slots that `version` sees, ascending, in pieces (PIECE_ROWS by default), at least one, which may be empty."""
         start = 0
         while start >= 0:
-            slots, start = self.scan(version, start, limit)
+            slots, start = self.scan(version, start, limit or PIECE_ROWS)
             yield slots
 
     def passed(self, start: int, end: int) -> int:

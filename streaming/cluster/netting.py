@@ -100,8 +100,7 @@ def _words(column: pa.Array) -> npt.NDArray[np.uint64]:
     if pa.types.is_decimal(kind):
         (_, data) = column.buffers()
         words = np.frombuffer(data, np.uint64).reshape(-1, 2)[column.offset : column.offset + len(column), 0]
-        words = np.where(column.is_valid().to_numpy(zero_copy_only=False), words, np.uint64(0))
-        return words
+        return np.where(column.is_valid().to_numpy(zero_copy_only=False), words, np.uint64(0))
     if pa.types.is_primitive(kind):
         return _plain(column.view(pa.int32()).cast(pa.int64()) if kind.bit_width == 32 else column.view(pa.int64()))
     encoded = column.dictionary_encode()

@@ -145,10 +145,6 @@ class Cover:
     def bytes(self) -> int:
         return self.rows.live_bytes + self.partners.live_bytes
 
-    @property
-    def retired_bytes(self) -> int:
-        return self.rows.retired_bytes + self.partners.retired_bytes
-
     def check(self, others: tuple[CoverRoot, ...] = ()) -> None:
         """Prove the invariants of the newest version, and that no block is lost, given the other roots in use."""
         self.rows.check(self.rows.root, tuple(root.rows for root in others))

@@ -149,10 +149,6 @@ class Matching:
     def bytes(self) -> int:
         return self.tree.bytes + self.unmatched.live_bytes + self.matched.live_bytes
 
-    @property
-    def retired_bytes(self) -> int:
-        return self.unmatched.retired_bytes + self.matched.retired_bytes
-
     def check(self, others: tuple[MatchRoot, ...] = ()) -> None:
         """Prove the invariants of the newest version, and that no block is lost, given the other roots in use."""
         self.unmatched.check(self.unmatched.root, tuple(root.unmatched for root in others))

@@ -199,10 +199,6 @@ class Visits:
     def bytes(self) -> int:
         return self.tree.bytes + self.rows.live_bytes + sum(one.bytes for one in self._overlong)
 
-    @property
-    def retired_bytes(self) -> int:
-        return self.rows.retired_bytes
-
     def check(self) -> None:
         """Prove the invariants of the list and of the trees."""
         self.rows.check(self.rows.root)

@@ -181,10 +181,6 @@ class PairCounts:
     def bytes(self) -> int:
         return self.list.live_bytes + self._counts.itemsize * self._reach
 
-    @property
-    def retired_bytes(self) -> int:
-        return self.list.retired_bytes
-
     def guessed(self, rows: Entries) -> np.ndarray:
         """bool[n]: which of these rows have, as far as is known, more partners than are counted."""
         return self._counts[rows.slot] >= GUESSED

@@ -124,10 +124,6 @@ class Tops(RankedRows):
     def bytes(self) -> int:
         return self.index_bytes + self.list.live_bytes
 
-    @property
-    def retired_bytes(self) -> int:
-        return self.list.retired_bytes
-
     def check(self, others: tuple[EntryRoot, ...] = ()) -> None:
         """Prove the invariants of the newest version, and that no block is lost, given the other roots in use."""
         self.check_index()

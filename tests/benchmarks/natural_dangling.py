@@ -114,12 +114,12 @@ class Engine:
         """Milliseconds, rows and look-ups of a reading of the whole view."""
         name = algorithm.replace("-", "_")
         counts = self._engine.views[name].read_counts
-        before, rows, start = counts.counters["lookups"], 0, time.process_time()
+        before, rows, start = counts.to_json()["counters"].get("lookups", 0), 0, time.process_time()
         reader = open_rows(self._engine.readers, name)
         while (found := reader.find(1 << 16)) is not None:
             rows += len(found[0])
         reader.close()
-        return 1e3 * (time.process_time() - start), rows, counts.counters["lookups"] - before
+        return 1e3 * (time.process_time() - start), rows, counts.to_json()["counters"]["lookups"] - before
 
     def close(self) -> None:
         self._engine.close()

@@ -20,14 +20,12 @@ from service.planning.binding import Binding, Index
 from service.tables.changes import DividedRun, Runs, by_version, parted
 from service.tables.inputs import Input
 from service.tables.resolution import Resolution, Slots
-from service.tables.store import Numbers
+from service.tables.store import PIECE_ROWS, Numbers
 from service.views.deltas import Sink, emit
 from service.views.joins.indexed_cursor import IndexedCursor, IndexedPlan, IndexedRoot, KeptIndex
 from service.views.joins.protocol import Bounds, Join, Store
 from service.views.joins.slots_cursor import GivenRowsCursor, scan_of
 from structures.join_tree.cursors import Start
-
-_CHUNK = 1 << 16  # rows per step of a delta
 
 
 class IndexedJoin(Join):
@@ -97,7 +95,7 @@ class IndexedJoin(Join):
         cursor = IndexedCursor(self._indexed, self.root, position, GivenRowsCursor((slots,)), None)
         wanted = True
         while wanted and not cursor.done:
-            rows = cursor.fill(_CHUNK)
+            rows = cursor.fill(PIECE_ROWS)
             wanted = emit(sink, offset, inserted, rows)
         self.update_steps += cursor.steps
         return sink if wanted else None

@@ -24,13 +24,11 @@ from service.tables.inputs import NEWEST, Input
 from service.tables.masks import Mask
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
-from service.tables.store import Numbers
+from service.tables.store import PIECE_ROWS, Numbers
 from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments
 from service.views.joins.outer_cursor import CursorChain, PartSink, ShownCursor, scanned_for
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
-
-_CHUNK = 1 << 16  # rows of a join to count at once
 
 Tests = tuple[tuple[int, bool], ...]
 Make = Callable[[InnerJoin, Sequence[Input]], Join]
@@ -115,7 +113,7 @@ class OuterJoin(Join):
         if mine:
             cursor = member.join.rows(member.join.root, None)
             while not cursor.done:
-                rows = cursor.fill(_CHUNK)
+                rows = cursor.fill(PIECE_ROWS)
                 for counts, position in mine:
                     counts.add(rows[position].astype(np.int64), np.ones(len(rows[position]), np.int64))
 
@@ -310,7 +308,7 @@ class OuterJoin(Join):
             again = Counts(self.members[one.join].inputs[one.position].relation)
             cursor = self.members[one.join].join.rows(self.members[one.join].join.root, None)
             while not cursor.done:
-                slots = cursor.fill(_CHUNK)[one.position].astype(np.int64)
+                slots = cursor.fill(PIECE_ROWS)[one.position].astype(np.int64)
                 again.add(slots, np.ones(len(slots), np.int64))
             assert counts == again, "the partners are miscounted"
         for index, member in enumerate(self.members):
@@ -319,7 +317,7 @@ class OuterJoin(Join):
                 expected = expected[self._passes(member.tests[0], expected)]
                 cursor, found = member.join.rows(self.root[1 + index], None), [NO_SLOTS]
                 while not cursor.done:
-                    found.append(cursor.fill(_CHUNK)[0])
+                    found.append(cursor.fill(PIECE_ROWS)[0])
                 never = getattr(member.join, "never", False)
                 kept, wanted = np.sort(np.concatenate(found)), np.sort(expected)
                 assert never or np.array_equal(kept, wanted), f"rows that pass are not those kept: {kept} of {wanted}"

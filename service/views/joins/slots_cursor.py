@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +30,11 @@ class Wrapper:
 
     @property
     def done(self) -> bool:
-        done: bool = self._cursor.done
-        return done
+        return bool(self._cursor.done)
 
     @property
     def counts(self) -> Counts:
-        counts: Counts = self._cursor.counts
-        return counts
+        return cast(Counts, self._cursor.counts)
 
     def clone(self) -> Self:
         other = copy.copy(self)

@@ -21,7 +21,6 @@ import pytest
 from livejoin.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from service.errors import Problem
 from service.instance import Instance
-from service.reading import lookups
 from service.reading.cursors import open_rows
 from service.reading.lookups import Point, Window, look_up
 from service.tables.store import Table
@@ -180,7 +179,7 @@ def where(row: Row) -> dict[str, str]:
 @pytest.mark.parametrize("search", [True, False])
 def test_rows_of_a_row(engine: Instance, search: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the row is looked for in pieces."""
-    monkeypatch.setattr(lookups, "PIECE_ROWS", 5)
+    monkeypatch.setattr("service.tables.store.PIECE_ROWS", 5)
     for name in VIEWS:
         every = wanted(name)
         for row in ROWS[::5]:

@@ -319,7 +319,7 @@ def test_explain_shows_the_plan_and_skew(spark: SparkSession) -> None:
     )
     again = even.toDF("k2", "s2", "e2")
     emitted = explain(even, again, ("s", "e"), ("s2", "e2"))
-    assert re.search(r"slabs of a\.i, b\.i.*\nrows out    about \d+[\d,]*\ntime        \d\.\d s of", emitted, re.DOTALL), emitted
+    assert re.search(r"slabs of a\.i, b\.i.*\nrows out    about \d+[\d,]*$", emitted, re.DOTALL), emitted
     assert emitted == explain(a=even, b=again, a_interval=("s", "e"), b_interval=("s2", "e2"))
     tables = {"p": Table(even, intervals={"i": ("s", "e")}), "q": Table(burst, intervals={"i": ("s", "e")})}
     emitted = explain("SELECT p.s, q.s AS t FROM p JOIN q ON p.k = q.k AND overlaps(p.i, q.i)", tables)
@@ -373,7 +373,7 @@ def test_points_that_are_null_are_in_no_cell(spark: SparkSession) -> None:
     frame = spark.range(400).selectExpr("id", "id AS s", "id + 1 AS e")
     points = spark.range(400).selectExpr("id AS nr", "nullif(id, 2 * (id DIV 2)) AS t")
     emitted = explain(frame, points, ("s", "e"), ("t", "t"))
-    assert "of 600 rows in one" in emitted and "rows out    about 200\n" in emitted
+    assert "of 600 rows in one" in emitted and emitted.endswith("rows out    about 200")
     assert overlap_join(frame, points, ("s", "e"), ("t", "t")).count() == 200
 
 
