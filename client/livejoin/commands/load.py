@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 from uuid import uuid4
@@ -240,10 +240,9 @@ def _validate(name: str, definition: RelationDefinition, files: list[File], sche
     return found
 
 
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Show progress bars on standard error, if it is a terminal."""
-    shown = Progress(
+def _progress() -> Progress:
+    """Progress bars on standard error, if it is a terminal."""
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
@@ -251,12 +250,8 @@ def _progress() -> Iterator[Progress]:
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
+        disable=not sys.stderr.isatty(),
     )
-    if not sys.stderr.isatty():  # otherwise an empty line is printed
-        yield shown
-        return
-    with shown:
-        yield shown
 
 
 class _Sender:

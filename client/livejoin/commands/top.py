@@ -16,9 +16,9 @@ from rich.text import Text
 
 import livejoin
 from livejoin.commands.connection import connect
+from livejoin.retries import TEMPORARY
 from livejoin.terminal import Failure, Parser, add_url
 
-TEMPORARY = (429, 502, 503, 504)  # sent by a service that is starting or stopping, or by a proxy
 TIMEOUT = 5.0  # seconds; a service that does not answer by then is shown as unavailable
 
 
