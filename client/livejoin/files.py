@@ -62,7 +62,10 @@ class File(NamedTuple):
 
     def names(self) -> list[str]:
         """Parquet and Arrow: the columns."""
-        return _names(self.path, self.kind)
+        if self.kind == "parquet":
+            return list(_readable(self.path, lambda: pq.read_schema(self.path)).names)
+        with self.path.open("rb") as raw:
+            return list(_opened(self.path, raw).schema.names)
 
     def batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Parquet and Arrow: the batches, each with the bytes (or rows) of the file behind it."""
@@ -224,13 +227,6 @@ def _parquet(path: Path) -> Iterator[tuple[pa.RecordBatch, int]]:
     while (batch := _readable(path, lambda: next(source, None))) is not None:
         done += batch.num_rows
         yield batch, done
-
-
-def _names(path: Path, kind: str) -> list[str]:
-    if kind == "parquet":
-        return list(_readable(path, lambda: pq.read_schema(path)).names)
-    with path.open("rb") as raw:
-        return list(_opened(path, raw).schema.names)
 
 
 def _arrow(path: Path) -> Iterator[tuple[pa.RecordBatch, int]]:

@@ -106,10 +106,13 @@ def shown(value: object) -> str:
     return "a list" if isinstance(value, list) else repr(value)
 
 
-def _days(year: int, month: int, day: int) -> int:
-    """Return the days since 1970-01-01 of a date of the proleptic Gregorian calendar; ValueError if there is no such day."""
-    era, of_era = divmod(year, 400)
-    return (era - 5) * _ERA + date(2000 + of_era, month, day).toordinal() - _EPOCH
+def _days(kind: str, text: str, year: str, month: str, day: str) -> int:
+    """Return the days since 1970-01-01 of a date, in a text, of the proleptic Gregorian calendar; ValueError if there is no such day."""
+    era, of_era = divmod(int(year), 400)
+    try:
+        return (era - 5) * _ERA + date(2000 + of_era, int(month), int(day)).toordinal() - _EPOCH
+    except ValueError:
+        raise refusal(kind, text, " (no such day)") from None
 
 
 def parse_date(text: str) -> int:
@@ -117,10 +120,7 @@ def parse_date(text: str) -> int:
     match = _DATE_FORM.fullmatch(text)
     if match is None:
         raise refusal("date", text)
-    try:
-        days = _days(int(match[1]), int(match[3]), int(match[4]))
-    except ValueError:
-        raise refusal("date", text, " (no such day)") from None
+    days = _days("date", text, match[1], match[3], match[4])
     if not DATE_MIN <= days <= DATE_MAX:
         raise refusal("date", text, " (out of range)")
     return days
@@ -154,10 +154,7 @@ def parse_moment(text: str) -> tuple[int, bool]:
     if match is None:
         raise refusal("timestamp", text)
     year, _, month, day, hour, minute, second, fraction, offset = match.groups()
-    try:
-        days = _days(int(year), int(month), int(day))
-    except ValueError:
-        raise refusal("timestamp", text, " (no such day)") from None
+    days = _days("timestamp", text, year, month, day)
     h, m, s = int(hour or 0), int(minute or 0), int(second or 0)
     away = 0
     if offset is not None and offset not in "Zz":

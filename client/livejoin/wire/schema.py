@@ -170,15 +170,11 @@ class Interval(BaseModel):
 
     @property
     def start_column(self) -> str:
-        name = self.at if self.at is not None else self.start
-        assert name is not None
-        return name
+        return self.at or self.start or ""
 
     @property
     def end_column(self) -> str:
-        name = self.at if self.at is not None else self.end
-        assert name is not None
-        return name
+        return self.at or self.end or ""
 
     @property
     def start_open(self) -> bool:
