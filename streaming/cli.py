@@ -12,8 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import get_args
@@ -49,10 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     given = os.environ.get("LIVEJOIN_LOG_FORMAT") or "text"
     help = "the form of a line of the log (LIVEJOIN_LOG_FORMAT; default: text)"
-    parser.add_argument("--log-format", type=_log_format, default=given, metavar="{text,json}", help=help)
+    parser.add_argument("--log-format", type=_one_of("format", get_args(Format)), default=given, metavar="{text,json}", help=help)
     given = os.environ.get("LIVEJOIN_LOG_LEVEL") or "info"
     help = "debug also logs the tracebacks of internal errors, which may hold rows of data (LIVEJOIN_LOG_LEVEL; default: info)"
-    parser.add_argument("--log-level", type=_log_level, default=given, metavar="{info,debug}", help=help)
+    parser.add_argument("--log-level", type=_one_of("level", get_args(Level)), default=given, metavar="{info,debug}", help=help)
 
 
 def command(args: argparse.Namespace) -> int:
@@ -72,16 +72,13 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _log_format(text: str) -> str:
-    if text not in get_args(Format):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a format of the log: use {' or '.join(get_args(Format))}")
-    return text
+def _one_of(what: str, words: tuple[str, ...]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a {what} of the log: use {' or '.join(words)}")
+        return text
 
-
-def _log_level(text: str) -> str:
-    if text not in get_args(Level):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a level of the log: use {' or '.join(get_args(Level))}")
-    return text
+    return read
 
 
 def run(
@@ -184,16 +181,12 @@ def _publish(
     config: Config, out: OutSection, ask: Ask, stop: threading.Event, enough: threading.Event, metrics: Metrics, failed: list[BaseException]
 ) -> None:
     """The thread of an out: publishes until the job ends or it has published enough; a failure ends the job."""
-    service = None
     try:
-        service = Service(config.service.url, stop, metrics, config.service.ca)
-        Publisher(config.kafka, service, out, stop, enough, metrics).run(ask)
+        with closing(Service(config.service.url, stop, metrics, config.service.ca)) as service:
+            Publisher(config.kafka, service, out, stop, enough, metrics).run(ask)
     except BaseException as failure:
         failed.append(failure)
         stop.set()
-    finally:
-        if service is not None:
-            service.close()
 
 
 def main() -> int:

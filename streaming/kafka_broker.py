@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import IO
 
 from confluent_kafka import KafkaException
@@ -29,7 +28,7 @@ from streaming import children
 from streaming.errors import StreamError
 from streaming.jars import jars
 from streaming.java import find_java
-from streaming.kafka_client import quiet_admin
+from streaming.kafka_client import Admin
 
 HOST = "127.0.0.1"
 _PORTS = range(15_000, 30_000)  # below those of outgoing connections, on Linux and elsewhere
@@ -95,7 +94,7 @@ class Broker:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self) -> None:
@@ -144,7 +143,7 @@ class Broker:
 
     def _wait_until_ready(self, log: Path) -> None:
         assert self.process is not None
-        client = quiet_admin({"bootstrap.servers": self.address})
+        client = Admin({"bootstrap.servers": self.address})
         until = time.monotonic() + _START_SECONDS
         while time.monotonic() < until:
             if self.process.poll() is not None:
@@ -230,7 +229,7 @@ def main() -> int:
         print(f"livejoin: --port (KAFKA_PORT) is {text!r}: use a number from 1 to 65535", file=sys.stderr)
         return 2
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _leave)
+        signal.signal(number, signal.default_int_handler)
     broker = Broker(Path(folder) if folder else None, int(text))
     try:
         broker.start()
@@ -242,20 +241,12 @@ def main() -> int:
     except StreamError as error:
         print(f"livejoin: {error}", file=sys.stderr)
         return 1
-    except _Leave:
+    except KeyboardInterrupt:
         return 0
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         broker.close()
-
-
-class _Leave(BaseException):
-    """SIGINT or SIGTERM came."""
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    raise _Leave
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
 
 from streaming.config import Kafka
 from streaming.errors import StreamError
@@ -108,14 +108,10 @@ class Admin(AdminClient):
             self._trouble.clear()  # it is over
 
 
-def quiet_admin(settings: dict[str, str]) -> Admin:
-    return Admin(settings)
-
-
 def admin_of(kafka: Kafka) -> Admin:
     """An AdminClient for the file's brokers. Raises StreamError for settings that it rejects."""
     try:
-        return quiet_admin(settings_of(kafka))
+        return Admin(settings_of(kafka))
     except KafkaException as error:
         raise refused_settings(error) from error
 
@@ -156,6 +152,13 @@ def offsets_of(admin: Admin, at: Collection[Partition], which: OffsetSpec, secon
     with admin.converting_errors("the offsets of the topics cannot be read"):
         answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds)
         return {(partition.topic, partition.partition): answer.result().offset for partition, answer in answers.items()}
+
+
+def settings_of_topic(admin: Admin, topic: str, seconds: float) -> dict[str, str]:
+    """By name. Raises KafkaException."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    entries = admin.describe_configs([resource], request_timeout=seconds)[resource].result()
+    return {entry.name: str(entry.value) for entry in entries.values()}
 
 
 def missing_topics(kafka: Kafka, topics: Collection[str]) -> StreamError:

@@ -44,14 +44,13 @@ class BatchReport:
 
     def __str__(self) -> str:
         emitted = f"{self.records.total()} records, {self.changes.total()} changes"
-        if self.skipped.total():
-            emitted += f", {self.skipped.total()} skipped"
-        if self.dead_letters.total():
-            emitted += f", {self.dead_letters.total()} dead letters"
-        if self.unclear.total():
-            emitted += f", {self.unclear.total()} local times that do not exist or exist twice"
-        if self.ignored:
-            emitted += f", {self.ignored} deletes of unknown rows"
+        for count, what in (
+            (self.skipped.total(), "skipped"),
+            (self.dead_letters.total(), "dead letters"),
+            (self.unclear.total(), "local times that do not exist or exist twice"),
+            (self.ignored, "deletes of unknown rows"),
+        ):
+            emitted += f", {count} {what}" if count else ""
         if self.version is not None:
             emitted += f", version {self.version}" + (", a duplicate" if self.duplicate else "")
         parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.seconds.items())

@@ -25,8 +25,9 @@ def __getattr__(name: str) -> Any:
     """Import the client when a name of it is used: the wire format, which the service shares, and some commands do without HTTP."""
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("livejoin.public"), name)
+    public = import_module("livejoin.public")
+    return [one for one in vars(public) if not one.startswith("_")] if name == "__all__" else getattr(public, name)
 
 
 def __dir__() -> list[str]:
-    return ["__version__", *import_module("livejoin.public").__all__]
+    return ["__version__", *__getattr__("__all__")]

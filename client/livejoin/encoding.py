@@ -210,23 +210,14 @@ def view_definition(sql: str | None, definition: Mapping[str, Any] | None, optio
     return {**({"sql": sql} if sql is not None else definition or {}), **options}
 
 
-def row_params(
-    where: Where | None = None,
-    overlaps: Overlaps | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-    version: int | None = None,
-    order: str | None = None,
-) -> dict[str, str]:
-    """The query parameters of GET …/rows."""
+def row_params(where: Where | None, overlaps: Overlaps | None, **given: int | str | None) -> dict[str, str]:
+    """The query parameters of GET …/rows. `given`: as they are called there."""
     params = {f"where.{column}": _sought(column, value) for column, value in (where or {}).items()}
     if isinstance(overlaps, Mapping):
         params |= {f"overlaps.{interval}": _window(window) for interval, window in overlaps.items()}
     elif overlaps is not None:
         params["overlaps"] = _window(overlaps)
-    given = {"limit": limit, "cursor": cursor, "version": version, "order": order}
-    params |= {name: str(value) for name, value in given.items() if value is not None}
-    return params
+    return params | {name: str(value) for name, value in given.items() if value is not None}
 
 
 def _sought(column: str, value: Any) -> str:

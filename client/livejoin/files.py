@@ -62,7 +62,10 @@ class File(NamedTuple):
 
     def names(self) -> list[str]:
         """Parquet and Arrow: the columns."""
-        return _names(self.path, self.kind)
+        if self.kind == "parquet":
+            return list(_readable(self.path, lambda: pq.read_schema(self.path)).names)
+        with self.path.open("rb") as raw:
+            return list(_opened(self.path, raw).schema.names)
 
     def batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Parquet and Arrow: the batches, each with the bytes (or rows) of the file behind it."""
@@ -226,32 +229,22 @@ def _parquet(path: Path) -> Iterator[tuple[pa.RecordBatch, int]]:
         yield batch, done
 
 
-def _names(path: Path, kind: str) -> list[str]:
-    if kind == "parquet":
-        return list(_readable(path, lambda: pq.read_schema(path)).names)
-    with path.open("rb") as raw:
-        magic = raw.read(6)
-        raw.seek(0)
-        opened = _readable(path, lambda: (pa.ipc.open_file if magic == b"ARROW1" else pa.ipc.open_stream)(raw))
-        return list(opened.schema.names)
-
-
 def _arrow(path: Path) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Both forms: the file begins with its magic, a stream does not."""
     with path.open("rb") as raw:
-        magic = raw.read(6)
-        raw.seek(0)
-        if magic == b"ARROW1":
-            reader = _readable(path, lambda: pa.ipc.open_file(raw))
+        reader = _opened(path, raw)
+        if isinstance(reader, pa.RecordBatchFileReader):
             for number in range(reader.num_record_batches):
                 yield _readable(path, lambda n=number: reader.get_batch(n)), raw.tell()  # type: ignore[misc]
             return
-        stream = _readable(path, lambda: pa.ipc.open_stream(raw))
-        while True:
-            try:
-                yield _readable(path, stream.read_next_batch), raw.tell()
-            except StopIteration:
-                return
+        while (batch := _readable(path, lambda: next(reader, None))) is not None:
+            yield batch, raw.tell()
+
+
+def _opened(path: Path, raw: IO[bytes]) -> Any:
+    """A reader of either form of Arrow: the file begins with its magic, a stream does not."""
+    opening = pa.ipc.open_file if raw.read(6) == b"ARROW1" else pa.ipc.open_stream
+    raw.seek(0)
+    return _readable(path, lambda: opening(raw))
 
 
 def _readable(path: Path, read: Callable[[], T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -82,23 +83,18 @@ def _of_series(column: pa.Array) -> pa.Array:
 
 def to_pandas(table: pa.Table) -> pandas.DataFrame:
     """Integers with nulls are of pandas's type Int64: as floats they might be others."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise _missing("pandas") from error
+    pandas = _imported("pandas")
     has_gaps = any(pa.types.is_int64(column.type) and column.null_count for column in table.columns)
     return table.to_pandas(types_mapper={pa.int64(): pandas.Int64Dtype()}.get if has_gaps else None)
 
 
 def to_polars(table: pa.Table) -> polars.DataFrame:
-    try:
-        import polars
-    except ImportError as error:
-        raise _missing("polars") from error
-    frame = polars.from_arrow(table)
-    assert isinstance(frame, polars.DataFrame)
+    frame: polars.DataFrame = _imported("polars").from_arrow(table)
     return frame
 
 
-def _missing(name: str) -> ImportError:
-    return ImportError(f"to_{name} needs {name}: install it, or livejoin-client[{name}]", name=name)
+def _imported(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(f"to_{name} needs {name}: install it, or livejoin-client[{name}]", name=name) from error

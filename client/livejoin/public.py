@@ -1,192 +1,72 @@
-"""The public names of the client, which `livejoin` passes on."""
+"""The public names of the client, which `livejoin` passes on: every name here."""
 
-from __future__ import annotations
-
-import os
-from os import PathLike
-
-from livejoin._async.answers import AsyncArrow, AsyncRows
-from livejoin._async.batch import AsyncBatch
-from livejoin._async.changes import AsyncChanges
-from livejoin._async.client import AsyncClient
-from livejoin._async.follow import AsyncFollow
-from livejoin._async.query import AsyncQuery
-from livejoin._async.relation import AsyncRelation
-from livejoin._async.view import AsyncView
-from livejoin._sync.answers import Arrow, Rows
-from livejoin._sync.batch import Batch
-from livejoin._sync.changes import Changes
-from livejoin._sync.client import Client
-from livejoin._sync.follow import Follow
-from livejoin._sync.query import Query
-from livejoin._sync.relation import Relation
-from livejoin._sync.view import View
-from livejoin.explanation import Explanation
+from livejoin._async.answers import AsyncArrow as AsyncArrow, AsyncRows as AsyncRows
+from livejoin._async.batch import AsyncBatch as AsyncBatch
+from livejoin._async.changes import AsyncChanges as AsyncChanges
+from livejoin._async.client import AsyncClient as AsyncClient
+from livejoin._async.follow import AsyncFollow as AsyncFollow
+from livejoin._async.query import AsyncQuery as AsyncQuery
+from livejoin._async.relation import AsyncRelation as AsyncRelation
+from livejoin._async.view import AsyncView as AsyncView
+from livejoin._sync.answers import Arrow as Arrow, Rows as Rows
+from livejoin._sync.batch import Batch as Batch
+from livejoin._sync.changes import Changes as Changes
+from livejoin._sync.client import Client as Client
+from livejoin._sync.follow import Follow as Follow
+from livejoin._sync.query import Query as Query
+from livejoin._sync.relation import Relation as Relation
+from livejoin._sync.view import View as View
+from livejoin.connecting import DEFAULT_URL as DEFAULT_URL, connect as connect, connect_async as connect_async
+from livejoin.explanation import Explanation as Explanation
 from livejoin.problems import (
-    BadAddress,
-    BadCursor,
-    BadDefinition,
-    BadFile,
-    BadParameter,
-    BadQuery,
-    BadRows,
-    BadToken,
-    BodyTooLarge,
-    DefinitionDiffers,
-    DeltaTooLarge,
-    DiskFull,
-    Forbidden,
-    HeadersTooLarge,
-    InfeasibleView,
-    Internal,
-    LivejoinError,
-    MalformedBody,
-    MethodNotAllowed,
-    NoRoom,
-    NotAcceptable,
-    NotFollowed,
-    NotFound,
-    NotLivejoin,
-    Problem,
-    QueryTimeout,
-    QueryTooLarge,
-    RangeChanged,
-    ReaderTooSlow,
-    Recovering,
-    RelationInUse,
-    RequestTimeout,
-    SnapshotExpired,
-    SourceReset,
-    TokenExpired,
-    TooBusy,
-    TooMany,
-    TooManyGroups,
-    Unauthorized,
-    UnknownColumn,
-    UnknownRelation,
-    Unreachable,
-    UnsatisfiableRange,
-    UnsupportedMediaType,
-    UnsupportedQuery,
-    ViewBuilding,
-    ViewFailed,
+    BadAddress as BadAddress,
+    BadCursor as BadCursor,
+    BadDefinition as BadDefinition,
+    BadFile as BadFile,
+    BadParameter as BadParameter,
+    BadQuery as BadQuery,
+    BadRows as BadRows,
+    BadToken as BadToken,
+    BodyTooLarge as BodyTooLarge,
+    DefinitionDiffers as DefinitionDiffers,
+    DeltaTooLarge as DeltaTooLarge,
+    DiskFull as DiskFull,
+    Forbidden as Forbidden,
+    HeadersTooLarge as HeadersTooLarge,
+    InfeasibleView as InfeasibleView,
+    Internal as Internal,
+    LivejoinError as LivejoinError,
+    MalformedBody as MalformedBody,
+    MethodNotAllowed as MethodNotAllowed,
+    NoRoom as NoRoom,
+    NotAcceptable as NotAcceptable,
+    NotFollowed as NotFollowed,
+    NotFound as NotFound,
+    NotLivejoin as NotLivejoin,
+    Problem as Problem,
+    QueryTimeout as QueryTimeout,
+    QueryTooLarge as QueryTooLarge,
+    RangeChanged as RangeChanged,
+    ReaderTooSlow as ReaderTooSlow,
+    Recovering as Recovering,
+    RelationInUse as RelationInUse,
+    RequestTimeout as RequestTimeout,
+    SnapshotExpired as SnapshotExpired,
+    SourceReset as SourceReset,
+    TokenExpired as TokenExpired,
+    TooBusy as TooBusy,
+    TooMany as TooMany,
+    TooManyGroups as TooManyGroups,
+    Unauthorized as Unauthorized,
+    UnknownColumn as UnknownColumn,
+    UnknownRelation as UnknownRelation,
+    Unreachable as Unreachable,
+    UnsatisfiableRange as UnsatisfiableRange,
+    UnsupportedMediaType as UnsupportedMediaType,
+    UnsupportedQuery as UnsupportedQuery,
+    ViewBuilding as ViewBuilding,
+    ViewFailed as ViewFailed,
 )
-from livejoin.receipts import Receipt
-from livejoin.samples import Sample
-from livejoin.versions import Change, Version
-
-__all__ = [
-    "DEFAULT_URL",
-    "Arrow",
-    "AsyncArrow",
-    "AsyncBatch",
-    "AsyncChanges",
-    "AsyncClient",
-    "AsyncFollow",
-    "AsyncQuery",
-    "AsyncRelation",
-    "AsyncRows",
-    "AsyncView",
-    "BadAddress",
-    "BadCursor",
-    "BadDefinition",
-    "BadFile",
-    "BadParameter",
-    "BadQuery",
-    "BadRows",
-    "BadToken",
-    "Batch",
-    "BodyTooLarge",
-    "Change",
-    "Changes",
-    "Client",
-    "DefinitionDiffers",
-    "DeltaTooLarge",
-    "DiskFull",
-    "Explanation",
-    "Follow",
-    "Forbidden",
-    "HeadersTooLarge",
-    "InfeasibleView",
-    "Internal",
-    "LivejoinError",
-    "MalformedBody",
-    "MethodNotAllowed",
-    "NoRoom",
-    "NotAcceptable",
-    "NotFollowed",
-    "NotFound",
-    "NotLivejoin",
-    "Problem",
-    "Query",
-    "QueryTimeout",
-    "QueryTooLarge",
-    "RangeChanged",
-    "ReaderTooSlow",
-    "Receipt",
-    "Recovering",
-    "Relation",
-    "RelationInUse",
-    "RequestTimeout",
-    "Rows",
-    "Sample",
-    "SnapshotExpired",
-    "SourceReset",
-    "TokenExpired",
-    "TooBusy",
-    "TooMany",
-    "TooManyGroups",
-    "Unauthorized",
-    "UnknownColumn",
-    "UnknownRelation",
-    "Unreachable",
-    "UnsatisfiableRange",
-    "UnsupportedMediaType",
-    "UnsupportedQuery",
-    "Version",
-    "View",
-    "ViewBuilding",
-    "ViewFailed",
-    "connect",
-    "connect_async",
-]
-
-DEFAULT_URL = "http://127.0.0.1:8080"
-PATIENCE = 60.0  # seconds
-
-
-def connect(
-    url: str | None = None,
-    *,
-    token: str | None = None,
-    ca: str | PathLike[str] | None = None,
-    patience: float = PATIENCE,
-    timeout: float = 300.0,
-) -> Client:
-    """A client of the service at `url`, else LIVEJOIN_URL, else http://127.0.0.1:8080. Asks nothing of it yet.
-
-    token: else LIVEJOIN_TOKEN. ca: a PEM file with the certificates that may sign the service's; else LIVEJOIN_CA, else those that browsers
-    trust. patience: for so many seconds a request is repeated while the service is away, busy or starting, where
-    repeating is safe: reads, batches with source and epoch, and what the service says that it did not do. A service that has never
-    answered this client is not waited for if it refuses the connection. timeout: seconds without an answer. Raises BadAddress, BadFile (of
-    `ca`).
-    A client may be used by several threads.
-    """
-    return Client(*_settings(url, token, ca), patience, timeout)
-
-
-def connect_async(
-    url: str | None = None,
-    *,
-    token: str | None = None,
-    ca: str | PathLike[str] | None = None,
-    patience: float = PATIENCE,
-    timeout: float = 300.0,
-) -> AsyncClient:
-    """The same for asyncio."""
-    return AsyncClient(*_settings(url, token, ca), patience, timeout)
-
-
-def _settings(url: str | None, token: str | None, ca: str | PathLike[str] | None) -> tuple[str, str | None, str | PathLike[str] | None]:
-    given = os.environ.get
-    return url or given("LIVEJOIN_URL") or DEFAULT_URL, token or given("LIVEJOIN_TOKEN"), ca or given("LIVEJOIN_CA") or None
+from livejoin.receipts import Receipt as Receipt
+from livejoin.samples import Sample as Sample
+from livejoin.versions import Change as Change, Version as Version

@@ -27,28 +27,14 @@ class Receipt(NamedTuple):
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Receipt:
         """Raises KeyError for what is none."""
-        return cls(
-            answer["version"],
-            answer["applied"],
-            answer["ignored"],
-            answer["skipped_count"],
-            answer["skipped"],
-            answer["duplicate"],
-            answer.get("first"),
-        )
+        return cls(**{name: answer[name] for name in cls._fields if name != "first"}, first=answer.get("first"))
 
     def and_then(self, later: Receipt, first: int) -> Receipt:
         """Both together. `first` is the index of the first row of the later one."""
         room = max(0, LISTED - len(self.skipped))
         skipped = self.skipped + [shifted(error, first) for error in later.skipped[:room]]
-        return Receipt(
-            later.version,
-            self.applied + later.applied,
-            self.ignored + later.ignored,
-            self.skipped_count + later.skipped_count,
-            skipped,
-            later.duplicate,
-        )
+        applied, ignored, count = self.applied + later.applied, self.ignored + later.ignored, self.skipped_count + later.skipped_count
+        return Receipt(later.version, applied, ignored, count, skipped, later.duplicate)
 
 
 def shifted(error: Mapping[str, Any], first: int) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 import livejoin
 from livejoin.wire.batch import UPSERT
@@ -24,7 +23,7 @@ from streaming.errors import StreamError
 from streaming.failures import AFRESH
 from streaming.jars import cache_folder, lacking
 from streaming.java import find_java
-from streaming.kafka_client import Admin, FoundTopic, KafkaUnavailable, admin_of, find_topics
+from streaming.kafka_client import Admin, FoundTopic, KafkaUnavailable, admin_of, find_topics, settings_of_topic
 from streaming.pipeline.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
 from streaming.pipeline.checkpoint_files import LocalFiles
 from streaming.pipeline.decode import DecodedTopic, KeyPlaces, decode_topic, decoder_for, in_order
@@ -131,10 +130,7 @@ def _see_topic(report: Report, admin: Admin, name: str, found: FoundTopic | None
 
 def _check_out_topic(report: Report, admin: Admin, out: OutSection, ends: Ends) -> None:
     """The job reads its own topic back when its token has expired, so every row's last record must still be there."""
-    try:
-        settings = _settings_of_topic(admin, out.topic)
-    except KafkaException as error:
-        report.unseen("out", f"{out.topic}: the settings cannot be read: {error.args[0].str()}")
+    if (settings := _settings_of(report, admin, out.topic)) is None:
         return
     policy = settings["cleanup.policy"]
     limits = [f"{name} = {settings[name]}" for name in ("retention.ms", "retention.bytes") if settings[name] != "-1"]
@@ -152,21 +148,21 @@ def _check_token_topic(report: Report, admin: Admin, name: str, is_there: bool) 
     if not is_there:
         report.ok("out", f"{name}: will be created by the job for its token")
         return
-    try:
-        policy = _settings_of_topic(admin, name)["cleanup.policy"]
-    except KafkaException as error:
-        report.unseen("out", f"{name}: the settings cannot be read: {error.args[0].str()}")
+    if (settings := _settings_of(report, admin, name)) is None:
         return
-    if policy == "compact":
+    if (policy := settings["cleanup.policy"]) == "compact":
         report.ok("out", f"{name}: compacted; holds the job's token")
     else:
         report.bad("out", f"{name}: cleanup.policy is {policy}, so the job's token may be deleted: set it to compact")
 
 
-def _settings_of_topic(admin: Admin, name: str) -> dict[str, str]:
-    resource = ConfigResource(ResourceType.TOPIC, name)
-    entries = admin.describe_configs([resource], request_timeout=_SECONDS)[resource].result()
-    return {entry.name: str(entry.value) for entry in entries.values()}
+def _settings_of(report: Report, admin: Admin, topic: str) -> dict[str, str] | None:
+    """None, and reported, if they cannot be read."""
+    try:
+        return settings_of_topic(admin, topic, _SECONDS)
+    except KafkaException as error:
+        report.unseen("out", f"{topic}: the settings cannot be read: {error.args[0].str()}")
+        return None
 
 
 # The service

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Message
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from streaming.config import Kafka
-from streaming.kafka_client import Admin, meaning, offsets_of, quiet, settings_of
+from streaming.kafka_client import Admin, offsets_of, read_on, reader_of
+from streaming.patience import Stopped
 
 _EACH = 100  # records of a partition
 _MOST = 10_000  # records of a topic
@@ -35,14 +36,19 @@ def last_records(kafka: Kafka, topic: str, ends: Ends) -> pa.Table:
     Committed ones only. Stops after 32 MiB or 10 s. Raises KafkaUnavailable, StreamError.
     """
     each = min(_EACH, max(1, _MOST // len(ends)))
-    start = {number: max(first, end - each) for number, (first, end) in ends.items() if first < end}
-    messages: list[Message] = []
-    if start:
-        settings = {"log_level": 0, **settings_of(kafka), "group.id": "livejoin-check", "enable.auto.commit": False}
-        reading = {"isolation.level": "read_committed", "enable.partition.eof": True, "queued.max.messages.kbytes": 1 << 14}
-        with closing(Consumer({**settings, **reading}, logger=quiet)) as consumer:
-            consumer.assign([TopicPartition(topic, number, offset) for number, offset in start.items()])
-            messages = _read(consumer, set(start))
+    starts = {(topic, number): max(first, end - each) for number, (first, end) in ends.items() if first < end}
+    messages, size, over = list[Message](), 0, threading.Event()
+    timer = threading.Timer(_SECONDS, over.set)
+    timer.daemon = True
+    timer.start()
+    if starts:
+        with closing(reader_of(kafka, "livejoin-check", {"queued.max.messages.kbytes": 1 << 14})) as consumer, suppress(Stopped):
+            for message in read_on(consumer, starts, over):
+                messages.append(message)
+                size += len(message.key() or b"") + len(message.value() or b"")
+                if len(messages) == _MOST or size >= _MOST_BYTES:
+                    break
+    timer.cancel()
     columns = {
         "partition": pa.array([message.partition() for message in messages], pa.int32()),
         "offset": pa.array([message.offset() for message in messages], pa.int64()),
@@ -50,22 +56,3 @@ def last_records(kafka: Kafka, topic: str, ends: Ends) -> pa.Table:
         "value": pa.array([message.value() for message in messages], pa.binary()),
     }
     return pa.table(columns)
-
-
-def _read(consumer: Consumer, open_partitions: set[int]) -> list[Message]:
-    """To the end of each partition, or to a bound."""
-    messages: list[Message] = []
-    size, until = 0, time.monotonic() + _SECONDS
-    while open_partitions and len(messages) < _MOST and size < _MOST_BYTES and (left := until - time.monotonic()) > 0:
-        message = consumer.poll(left)
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
-            messages.append(message)
-            size += len(message.key() or b"") + len(message.value() or b"")
-        elif error.code() == KafkaError._PARTITION_EOF:
-            open_partitions.discard(message.partition())
-        elif message.topic() is not None:  # others concern a connection, and recover or end in a time-out
-            raise meaning(error, f"the topic {message.topic()} cannot be read")
-    return messages

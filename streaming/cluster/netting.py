@@ -131,19 +131,14 @@ class UnknownEpoch(ValueError):
 
 
 class Netting(NamedTuple):
-    """The last stage. Plain data: the schema of what it nets, as written by Arrow."""
+    """The last stage. `form`: the schema of what it nets."""
 
-    form: bytes
-
-    @classmethod
-    def of(cls, form: pa.Schema) -> Netting:
-        return cls(form.serialize().to_pybytes())
+    form: pa.Schema
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the changes of the view."""
-        form = pa.ipc.read_schema(pa.py_buffer(self.form))
-        return pa.schema([pa.field(OP_COLUMN, pa.utf8(), False), pa.field(EPOCH_COLUMN, pa.int64(), False), *form])
+        return pa.schema([pa.field(OP_COLUMN, pa.utf8(), False), pa.field(EPOCH_COLUMN, pa.int64(), False), *self.form])
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Blobs of a partition, whose role is DELETE or INSERT, as changes: deletes first. Raises UnknownEpoch."""
@@ -153,11 +148,10 @@ class Netting(NamedTuple):
         yield from self.netted(batches, epoch)
 
     def netted(self, batches: Iterable[pa.RecordBatch], epoch: int) -> Iterator[pa.RecordBatch]:
-        form = pa.ipc.read_schema(pa.py_buffer(self.form))
         parts: dict[int, list[pa.RecordBatch]] = {DELETE: [], INSERT: []}
-        for _, op, rows in unpacked(batches, [form] * (max(DELETE, INSERT) + 1)):
+        for _, op, rows in unpacked(batches, [self.form] * (max(DELETE, INSERT) + 1)):
             parts[op].append(rows)
-        for op, left in zip((DELETE, INSERT), zip(*net_of_all(parts[DELETE], parts[INSERT], form), strict=True), strict=True):
+        for op, left in zip((DELETE, INSERT), zip(*net_of_all(parts[DELETE], parts[INSERT], self.form), strict=True), strict=True):
             for rows in left:
                 if rows.num_rows:
                     emitted = [pa.repeat(OP_NAMES[op], rows.num_rows), pa.repeat(epoch, rows.num_rows)]

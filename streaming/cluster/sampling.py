@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from streaming.cluster.layout import Coordinate, CoordinateValues, Layout, Numbers, Point, Role
 
@@ -38,14 +37,14 @@ def bounds_of(index: int, coordinate: Coordinate, samples: Samples, size: int) -
     """The quantiles of all members' starts, each weighted by its cost: itself, and its partners."""
     members = [samples[alias] for alias in coordinate.members]
     starts, ends = [_with_hash(one, index, True) for one in members], [_with_hash(one, index, False) for one in members]
-    order = _Order([*starts, *ends])
+    ranks = _ranks([*starts, *ends])
     weights = []
     for mine, one in enumerate(members):
-        own, depth = order.ranks[mine], np.zeros(len(one.ties))
+        own, depth = ranks[mine], np.zeros(len(one.ties))
         for other, sample in enumerate(members):
             if other != mine:
-                begun = np.searchsorted(np.sort(order.ranks[other]), own, "right")
-                ended = np.searchsorted(np.sort(order.ranks[len(members) + other]), own, "left")
+                begun = np.searchsorted(np.sort(ranks[other]), own, "right")
+                ended = np.searchsorted(np.sort(ranks[len(members) + other]), own, "left")
                 depth += sample.scale * (begun - ended)
         weights.append(one.scale * (1 + depth / _DEPTH))
     hashes, points = (np.concatenate([pair[part] for pair in starts]) for part in (0, 1))
@@ -73,23 +72,20 @@ def largest_share(coordinate: Coordinate, sample: Sample, index: int, alias: str
 
 def pairs_of(x: Sample, y: Sample, index: int) -> float:
     """The approximate number of pairs that overlap and whose keys have the same hash."""
-    order = _Order([_with_hash(x, index, True), _with_hash(y, index, True), _with_hash(x, index, False), _with_hash(y, index, False)])
-    x_starts, y_starts, x_ends, y_ends = order.ranks
+    x_starts, y_starts, x_ends, y_ends = _ranks([_with_hash(one, index, start) for start in (True, False) for one in (x, y)])
     begun = np.searchsorted(np.sort(y_starts), x_ends, "right")
     ended = np.searchsorted(np.sort(y_ends), x_starts, "left")
     return float((begun - ended).sum()) * x.scale * y.scale
 
 
-class _Order:
+def _ranks(lists: Sequence[tuple[Numbers, Numbers]]) -> list[Numbers]:
     """The dense ranks of pairs (hash, point) among those of all lists."""
-
-    def __init__(self, lists: Sequence[tuple[Numbers, Numbers]]) -> None:
-        hashes, points = (np.concatenate([pair[part] for pair in lists]) for part in (0, 1))
-        order = np.lexsort((points, hashes))
-        differs = (np.diff(hashes[order]) != 0) | (np.diff(points[order]) != 0)
-        ranks = np.empty(len(order), np.int64)
-        ranks[order] = np.concatenate(([0], np.cumsum(differs)))[: len(order)]
-        self.ranks: list[npt.NDArray[np.int64]] = np.split(ranks, np.cumsum([len(pair[0]) for pair in lists])[:-1])
+    hashes, points = (np.concatenate([pair[part] for pair in lists]) for part in (0, 1))
+    order = np.lexsort((points, hashes))
+    differs = (np.diff(hashes[order]) != 0) | (np.diff(points[order]) != 0)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.concatenate(([0], np.cumsum(differs)))[: len(order)]
+    return np.split(ranks, np.cumsum([len(pair[0]) for pair in lists])[:-1])
 
 
 def _with_hash(sample: Sample, index: int, start: bool) -> tuple[Numbers, Numbers]:

@@ -75,7 +75,7 @@ def live_join(
 
 def _changes_of_view(plan: StreamPlan, tables: Mapping[str, Table], definitions: Mapping[str, RelationDefinition]) -> DataFrame:
     opened = plan.opened()
-    netting = Netting.of(opened.form)
+    netting = Netting(opened.form)
     if taken := {OP_COLUMN, EPOCH_COLUMN} & set(opened.form.names):
         raise ValueError(f"the view has a column {min(taken)}, a name that is reserved for its changes: rename the column")
     sources = sources_of(plan, definitions)

@@ -7,7 +7,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -17,21 +17,8 @@ from streaming.pipeline.checkpoint import Checkpoint, local_folder, read_checkpo
 _LOCK = ".livejoin.lock"  # with a dot, as Spark's temporary files
 
 
-class CheckpointFiles(Protocol):
-    """A checkpoint; its address as text. `read` and `write` raise OSError."""
-
-    def state(self) -> Checkpoint | None:
-        """Spark's state, as far as it is readable. Raises UnreadableCheckpoint, OSError."""
-
-    def read(self, name: str) -> str | None:
-        """A file of ours; None when there is none."""
-
-    def write(self, name: str, text: str) -> None:
-        """Writes the file atomically; it is on disk on return."""
-
-
 class LocalFiles:
-    """For a checkpoint in a folder of this machine."""
+    """For a checkpoint in a folder of this machine; its address as text. Methods raise OSError."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -52,13 +39,16 @@ class LocalFiles:
             yield
 
     def state(self) -> Checkpoint | None:
+        """Spark's state, as far as it is readable. Raises UnreadableCheckpoint."""
         return read_checkpoint(self._folder)
 
     def read(self, name: str) -> str | None:
+        """A file of ours; None when there is none."""
         path = self._folder / name
         return path.read_text(errors="replace") if path.exists() else None
 
     def write(self, name: str, text: str) -> None:
+        """Writes the file atomically; it is on disk on return."""
         draft = self._folder / f".{name}.draft"
         with draft.open("w") as file:
             file.write(text)
@@ -68,7 +58,7 @@ class LocalFiles:
 
 
 class SparkFiles:
-    """For a checkpoint at an address that Spark's Hadoop supports (`hdfs://…`, `s3a://…`), written as Spark writes there."""
+    """For a checkpoint at an address that Spark's Hadoop supports (`hdfs://…`, `s3a://…`), written as Spark writes there. As LocalFiles."""
 
     def __init__(self, spark: SparkSession, address: str) -> None:
         self._address = address
@@ -110,6 +100,9 @@ class SparkFiles:
 
     def _path(self, *name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path("/".join((self._address.rstrip("/"), *name)))
+
+
+CheckpointFiles = LocalFiles | SparkFiles
 
 
 def _as_os_error(error: Py4JJavaError) -> OSError:

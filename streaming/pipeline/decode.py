@@ -15,7 +15,7 @@ takes half as long again).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,15 +31,10 @@ from streaming.config import Topic
 from streaming.pipeline.columns import GONE, Columns, ColumnsWatch
 
 Bytes = Sequence[bytes | None]
+Decoder = JsonDecoder | DebeziumDecoder  # of one relation: keys and values of records in order → changes; errors and `index` by position
 
 _PIECE = 1024  # records
 _NO_COLUMNS: Columns = {}
-
-
-class Decoder(Protocol):
-    """Of one relation: keys and values of records in order → their changes; errors and `index` by position."""
-
-    def decode(self, keys: Bytes, values: Bytes) -> Batch: ...
 
 
 class BadRecord(NamedTuple):

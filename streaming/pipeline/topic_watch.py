@@ -8,7 +8,6 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from types import TracebackType
 
 import pyarrow as pa
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
@@ -55,7 +54,7 @@ class TopicWatch:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

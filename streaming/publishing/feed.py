@@ -6,7 +6,6 @@ A version arrives as its changes, deletes first, and is ended by `progress`, the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import orjson
@@ -46,7 +45,7 @@ class FeedInterrupted(Exception):
 
 
 class Feed:
-    """One connection to the changes of a view, for use in a `with`.
+    """One connection to the changes of a view, to be closed by the caller.
 
     since: the token to resume from, until there were no new changes for `wait` seconds; None: every row first, as changes of one version.
     Waits for a service that is away (Stopped).
@@ -58,10 +57,7 @@ class Feed:
         how: dict[str, Any] = {"snapshot": True} if since is None else {"since": since, "wait": wait}
         self._changes = _open(service, view, **how)
 
-    def __enter__(self) -> Feed:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         self._changes.close()
 
     def __iter__(self) -> Iterator[list[Change | Progress]]:

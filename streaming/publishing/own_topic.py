@@ -10,16 +10,25 @@ import struct
 import threading
 from collections.abc import Iterator
 from hashlib import blake2b
-from types import TracebackType
 from typing import NamedTuple
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from streaming.config import Kafka, OutSection
 from streaming.errors import StreamError
-from streaming.kafka_client import FoundTopic, admin_of, converting_errors, find_topics, meaning, missing_topics, read_on, reader_of
+from streaming.kafka_client import (
+    FoundTopic,
+    admin_of,
+    converting_errors,
+    find_topics,
+    meaning,
+    missing_topics,
+    read_on,
+    reader_of,
+    settings_of_topic,
+)  # fmt: skip
 
 _ANSWER_SECONDS = 10.0
 _TAIL = 64  # offsets before the end in which the last token is looked for first; a transaction takes two of them
@@ -42,7 +51,7 @@ class Token(NamedTuple):
 
 
 class OwnTopic:
-    """The out topic and its token's topic, for use in a `with`. Any method raises KafkaUnavailable, StreamError, Stopped."""
+    """The out topic and its token's topic, to be closed by the caller. Any method raises KafkaUnavailable, StreamError, Stopped."""
 
     def __init__(self, kafka: Kafka, out: OutSection, stop: threading.Event) -> None:
         self._kafka, self._out, self._stop = kafka, out, stop
@@ -50,10 +59,7 @@ class OwnTopic:
         self._consumer = reader_of(kafka, f"livejoin.{out.topic}", {"auto.offset.reset": "error"})
         self._admin = admin_of(kafka)
 
-    def __enter__(self) -> OwnTopic:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         self._consumer.close()
 
     def identity(self) -> FoundTopic:
@@ -171,10 +177,8 @@ class OwnTopic:
         return starts
 
     def _cleanup_policy(self) -> str:
-        resource = ConfigResource(ResourceType.TOPIC, self._topic)
         with self._admin.converting_errors(f"the settings of the topic {self._topic} cannot be read"):
-            settings = self._admin.describe_configs([resource], request_timeout=_ANSWER_SECONDS)[resource].result()
-        return str(settings["cleanup.policy"].value)
+            return settings_of_topic(self._admin, self._topic, _ANSWER_SECONDS)["cleanup.policy"]
 
     def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """The first existing offset and the one after the last committed one."""

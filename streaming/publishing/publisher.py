@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import IO, Literal
 
 from streaming.config import Kafka, OutSection
@@ -77,7 +77,7 @@ class Publisher:
         """Publishes with one producer, until it fails or has published enough."""
         wait_for_topics(self._kafka, [self._out.topic], self._stop, self._metrics)
         with ExitStack() as stack:
-            self._own = stack.enter_context(OwnTopic(self._kafka, self._out, self._stop))
+            self._own = stack.enter_context(closing(OwnTopic(self._kafka, self._out, self._stop)))
             self._identity, self._looked = self._own.identity(), time.monotonic()
             # What ends this job must not end the one that publishes, which the new producer fences.
             ask(self._service)
@@ -85,7 +85,7 @@ class Publisher:
                 token_of_now(self._service, self._out.view)
             self._own.make_token_topic()
             self._require_own(self._own.last_token())
-            self._transactions = stack.enter_context(Transactions(self._kafka, self._out.topic, self._stop, self._metrics))
+            self._transactions = stack.enter_context(closing(Transactions(self._kafka, self._out.topic, self._stop, self._metrics)))
             is_resumed = False
             while True:
                 try:
@@ -148,7 +148,7 @@ class Publisher:
         A transaction ends with a version: the first after which it holds 1000 records or nothing more has come yet.
         """
         last = self._enough.is_set()  # before it connects: everything applied by then is included
-        with Feed(self._service, self._out.view, since, IDLE_SECONDS if not last else 0) as feed:
+        with closing(Feed(self._service, self._out.view, since, IDLE_SECONDS if not last else 0)) as feed:
             at = None
             for piece in feed:
                 for record in piece:
@@ -224,7 +224,7 @@ class Publisher:
         """Publishes the rows of the view that the topic lacks, returns their number; leaves in `states` those that differ or are gone, and
         in `changed` key and row of what they are now, a line each."""
         new = 0
-        with Feed(self._service, self._out.view, None) as feed:
+        with closing(Feed(self._service, self._out.view, None)) as feed:
             for piece in feed:
                 self._check_stop()
                 for record in piece:

@@ -9,7 +9,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -30,7 +29,7 @@ _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 
 
 class Transactions:
-    """The transactional producer of one out topic, for use in a `with`, from one thread; leaving it aborts an open transaction.
+    """The transactional producer of one out topic, for one thread, to be closed by the caller.
 
     Starts in about 0.1 s and waits for an unavailable broker (Stopped). Any method raises KafkaUnavailable when the transaction is
     lost: nothing of it becomes visible, and a new producer may repeat it; StreamError when that would not help.
@@ -51,11 +50,8 @@ class Transactions:
         self._began = time.monotonic()
         self._call(self._producer.init_transactions)
 
-    def __enter__(self) -> Transactions:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Readers need not wait for the transaction's time-out; if the broker is unavailable, the next start aborts it."""
+    def close(self) -> None:
+        """Aborts an open transaction: readers need not wait for its time-out. If the broker is unavailable, the next start aborts it."""
         if self._open:
             with contextlib.suppress(KafkaException):
                 self._producer.abort_transaction(_ANSWER_SECONDS)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import io
+import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -185,14 +185,7 @@ def test_the_same_with_asyncio(shared_server: ServerProcess) -> None:
 
 @pytest.mark.parametrize("name", ["pandas", "polars"])
 def test_without_the_package(hotel: Hotel, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    real = builtins.__import__
-
-    def importing(wanted: str, *rest: Any, **more: Any) -> Any:
-        if wanted == name:
-            raise ImportError(name)
-        return real(wanted, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", importing)
+    monkeypatch.setitem(sys.modules, name, None)  # importing it fails
     with pytest.raises(ImportError, match=rf"to_{name} needs {name}: install it, or livejoin-client\[{name}\]"):
         getattr(hotel.clashes, f"to_{name}")()
 

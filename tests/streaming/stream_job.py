@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import NewTopic
 
 from streaming.kafka_broker import Broker
-from streaming.kafka_client import quiet, quiet_admin
+from streaming.kafka_client import Admin, quiet
 from tests.forked import Forked
 from tests.streaming.shared_spark import SharedSpark
 
@@ -31,7 +31,7 @@ class Topics:
 
     def __init__(self, broker: Broker) -> None:
         self._settings = {"bootstrap.servers": broker.address}
-        self._admin = quiet_admin(self._settings)
+        self._admin = Admin(self._settings)
         self._producer = Producer(self._settings, logger=quiet)
 
     def make(self, *names: str, partitions: int = 1) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -135,7 +136,7 @@ def pieces(feed: Feed) -> Iterator[Any]:
 
 def test_changes_of_a_service_that_is_not_ready(pauses: Pauses, metrics: Metrics) -> None:
     waits = [problem(503, "view-building", Retry_After="1"), problem(429, "too-busy")]
-    with Script(*waits, lines(PROGRESS)) as script, Feed(client_of(script, pauses, metrics), "v", "t3") as feed:
+    with Script(*waits, lines(PROGRESS)) as script, closing(Feed(client_of(script, pauses, metrics), "v", "t3")) as feed:
         assert list(pieces(feed)) == [Progress(4, "t4")]
     assert pauses.seconds == [1, 0.2]
 
@@ -150,6 +151,6 @@ def test_a_token_of_now(pauses: Pauses, metrics: Metrics) -> None:
 
 @pytest.mark.parametrize("body", [b"what?\n", b"[]\n", b'{"op": "insert"}\n', b'{"op": "error"}\n', b"5\n"])
 def test_changes_that_are_none(body: bytes, pauses: Pauses, metrics: Metrics) -> None:
-    with Script((200, JSONL, body)) as script, Feed(client_of(script, pauses, metrics), "v", "t") as feed:
+    with Script((200, JSONL, body)) as script, closing(Feed(client_of(script, pauses, metrics), "v", "t")) as feed:
         with pytest.raises(StreamError, match="unexpected record among the changes of the view v"):
             list(pieces(feed))

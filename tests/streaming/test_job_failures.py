@@ -23,7 +23,7 @@ from streaming.config import read_config
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
 from streaming.kafka_broker import Broker
-from streaming.kafka_client import FoundTopic, quiet_admin
+from streaming.kafka_client import Admin, FoundTopic
 from streaming.metrics import Metrics
 from streaming.pipeline import pipeline, topic_watch
 from streaming.pipeline.query import run_stream
@@ -64,7 +64,7 @@ class Stage:
 
     def __init__(self, folder: Path, server: ServerProcess, broker: Broker, spark: SparkSession) -> None:
         self.folder, self.server, self.broker, self.spark = folder, server, broker, spark
-        self.admin = quiet_admin({"bootstrap.servers": broker.address})
+        self.admin = Admin({"bootstrap.servers": broker.address})
         self.checkpoint = folder / "job" / "checkpoint"
         self.metrics = Metrics()
         self.client = server.client()
@@ -426,7 +426,7 @@ def test_dead_letters_keep_their_headers(stage: Stage) -> None:
 
 def test_how_far_behind_is_told_where_it_is_known() -> None:
     known = {"t": FoundTopic("id", 3), "u": FoundTopic("id", 1)}
-    watch = TopicWatch(quiet_admin({"bootstrap.servers": "127.0.0.1:1"}), known, {("t", 0): 5, ("t", 1): 7, ("t", 2): 7}, Metrics())
+    watch = TopicWatch(Admin({"bootstrap.servers": "127.0.0.1:1"}), known, {("t", 0): 5, ("t", 1): 7, ("t", 2): 7}, Metrics())
     watch._ends = {("t", 0): 9, ("t", 1): 7, ("t", 2): 1007, ("u", 0): 10**9}  # of u nothing was read yet, and it may begin anywhere
     assert watch.behind() == {("t", 0): 4, ("t", 1): 0, ("t", 2): 1000}
     assert pipeline.lag(watch.behind()) == ", 1004 behind (t/2 1000, t/0 4)"

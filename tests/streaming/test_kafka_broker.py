@@ -16,17 +16,17 @@ from confluent_kafka.admin import NewTopic
 
 from streaming.errors import StreamError
 from streaming.kafka_broker import Broker, free_port
-from streaming.kafka_client import quiet_admin
+from streaming.kafka_client import Admin
 
 pytestmark = pytest.mark.usefixtures("quick_java")
 
 
 def topics(broker: Broker) -> set[str]:
-    return set(quiet_admin({"bootstrap.servers": broker.address}).list_topics(timeout=10).topics)
+    return set(Admin({"bootstrap.servers": broker.address}).list_topics(timeout=10).topics)
 
 
 def make_topic(broker: Broker, name: str) -> None:
-    admin = quiet_admin({"bootstrap.servers": broker.address})
+    admin = Admin({"bootstrap.servers": broker.address})
     admin.create_topics([NewTopic(name, 1)])[name].result(30)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -64,5 +65,5 @@ def test_a_right_that_is_lacking(guarded: GuardedBroker) -> None:
         wait_for_topics(kafka, ["t"], stop, metrics)
     with pytest.raises(StreamError, match="cannot be published to .*: (allow|grant)"):
         Transactions(kafka, "t", stop, metrics)
-    with OwnTopic(kafka, out, stop) as own, pytest.raises(StreamError, match="Topic authorization failed.*grant the user in"):
+    with closing(OwnTopic(kafka, out, stop)) as own, pytest.raises(StreamError, match="Topic authorization failed.*grant the user in"):
         own.identity()

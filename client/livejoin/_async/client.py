@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote
 
@@ -37,7 +36,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -113,10 +112,8 @@ class AsyncClient:
         relations, views: what it is for (`*`: all); who names neither gets all, who names one gets none of the other. expires: RFC 3339.
         """
         form = {"name": name, "scope": scope, "relations": relations, "views": views, "expires": expires}
-        made = await self._http.json("POST", "/v1/tokens", {key: value for key, value in form.items() if value is not None})
-        if "token" not in made:
-            raise NotLivejoin(self.url)
-        return str(made["token"])
+        given = {key: value for key, value in form.items() if value is not None}
+        return str((await self._http.json("POST", "/v1/tokens", given, having="token"))["token"])
 
     async def revoke_token(self, name: str) -> None:
         """For admins. Raises NotFound, Forbidden for the last admin token."""
@@ -140,10 +137,7 @@ class AsyncClient:
 
     async def backup(self) -> dict[str, Any]:
         """The last backup since the service was started: `state` is none, running (with `progress`), done or failed; for admins."""
-        answer = await self._http.json("GET", "/v1/backup")
-        if "state" not in answer:
-            raise NotLivejoin(self.url)
-        return answer
+        return await self._http.json("GET", "/v1/backup", having="state")
 
     def batch(
         self,
@@ -185,10 +179,7 @@ class AsyncClient:
 
     async def readiness(self) -> dict[str, Any]:
         """What /readyz returns once the service accepts requests. Raises Recovering, with `progress` in its `document`."""
-        answer = await self._http.json("GET", "/readyz")
-        if "status" not in answer:
-            raise NotLivejoin(self.url)
-        return answer
+        return await self._http.json("GET", "/readyz", having="status")
 
     async def _listed(self, nouns: str) -> list[dict[str, Any]]:
         listed = (await self._http.json("GET", f"/v1/{nouns}")).get(nouns)

@@ -14,7 +14,6 @@ from contextlib import aclosing
 from math import inf
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -57,7 +56,7 @@ class AsyncFollow:
         await self._begin()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

@@ -64,8 +64,9 @@ class AsyncHttp:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def json(self, method: str, path: str, body: Any = None, **options: Any) -> dict[str, Any]:
-        """The JSON object in an answer, to a body of JSON or to none."""
+    async def json(self, method: str, path: str, body: Any = None, *, having: str | None = None, **options: Any) -> dict[str, Any]:
+        """The JSON object in an answer, to a body of JSON or to none. Raises NotLivejoin for anything else, also without the member
+        `having`."""
         if body is not None:
             options |= {"content": orjson.dumps(body), "media_type": JSON}
         answer = await self.call(method, path, **options)
@@ -73,7 +74,7 @@ class AsyncHttp:
             value = orjson.loads(answer.content)
         except orjson.JSONDecodeError:
             value = None
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or (having is not None and having not in value):
             raise NotLivejoin(self.url)
         return value
 

@@ -36,7 +36,8 @@ class AsyncReadings:
     ) -> AsyncRows:
         """Its rows at one version, as they come. order: with `limit`, at most 10,000, the first of all rows by these columns, as in
         `price desc, id`; the service reads every row."""
-        return AsyncRows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version, order))
+        params = row_params(where, overlaps, limit=limit, cursor=cursor, version=version, order=order)
+        return AsyncRows(self._http, f"{self._path}/rows", params)
 
     def arrow(
         self,
@@ -49,7 +50,8 @@ class AsyncReadings:
         order: str | None = None,
     ) -> AsyncArrow:
         """Its rows at one version as Arrow batches, as they come. Arguments as of `rows`."""
-        return AsyncArrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version, order))
+        params = row_params(where, overlaps, limit=limit, cursor=cursor, version=version, order=order)
+        return AsyncArrow(self._http, f"{self._path}/rows", params)
 
     async def to_arrow(self, **filters: Any) -> pa.Table:
         """Its rows at one version as a table, in memory. Arguments as of `arrow`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote
 
@@ -38,7 +37,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -114,10 +113,8 @@ class Client:
         relations, views: what it is for (`*`: all); who names neither gets all, who names one gets none of the other. expires: RFC 3339.
         """
         form = {"name": name, "scope": scope, "relations": relations, "views": views, "expires": expires}
-        made = self._http.json("POST", "/v1/tokens", {key: value for key, value in form.items() if value is not None})
-        if "token" not in made:
-            raise NotLivejoin(self.url)
-        return str(made["token"])
+        given = {key: value for key, value in form.items() if value is not None}
+        return str((self._http.json("POST", "/v1/tokens", given, having="token"))["token"])
 
     def revoke_token(self, name: str) -> None:
         """For admins. Raises NotFound, Forbidden for the last admin token."""
@@ -141,10 +138,7 @@ class Client:
 
     def backup(self) -> dict[str, Any]:
         """The last backup since the service was started: `state` is none, running (with `progress`), done or failed; for admins."""
-        answer = self._http.json("GET", "/v1/backup")
-        if "state" not in answer:
-            raise NotLivejoin(self.url)
-        return answer
+        return self._http.json("GET", "/v1/backup", having="state")
 
     def batch(
         self,
@@ -186,10 +180,7 @@ class Client:
 
     def readiness(self) -> dict[str, Any]:
         """What /readyz returns once the service accepts requests. Raises Recovering, with `progress` in its `document`."""
-        answer = self._http.json("GET", "/readyz")
-        if "status" not in answer:
-            raise NotLivejoin(self.url)
-        return answer
+        return self._http.json("GET", "/readyz", having="status")
 
     def _listed(self, nouns: str) -> list[dict[str, Any]]:
         listed = (self._http.json("GET", f"/v1/{nouns}")).get(nouns)

@@ -65,8 +65,9 @@ class Http:
     def close(self) -> None:
         self._http.close()
 
-    def json(self, method: str, path: str, body: Any = None, **options: Any) -> dict[str, Any]:
-        """The JSON object in an answer, to a body of JSON or to none."""
+    def json(self, method: str, path: str, body: Any = None, *, having: str | None = None, **options: Any) -> dict[str, Any]:
+        """The JSON object in an answer, to a body of JSON or to none. Raises NotLivejoin for anything else, also without the member
+        `having`."""
         if body is not None:
             options |= {"content": orjson.dumps(body), "media_type": JSON}
         answer = self.call(method, path, **options)
@@ -74,7 +75,7 @@ class Http:
             value = orjson.loads(answer.content)
         except orjson.JSONDecodeError:
             value = None
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or (having is not None and having not in value):
             raise NotLivejoin(self.url)
         return value
 

@@ -37,7 +37,8 @@ class Readings:
     ) -> Rows:
         """Its rows at one version, as they come. order: with `limit`, at most 10,000, the first of all rows by these columns, as in
         `price desc, id`; the service reads every row."""
-        return Rows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version, order))
+        params = row_params(where, overlaps, limit=limit, cursor=cursor, version=version, order=order)
+        return Rows(self._http, f"{self._path}/rows", params)
 
     def arrow(
         self,
@@ -50,7 +51,8 @@ class Readings:
         order: str | None = None,
     ) -> Arrow:
         """Its rows at one version as Arrow batches, as they come. Arguments as of `rows`."""
-        return Arrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version, order))
+        params = row_params(where, overlaps, limit=limit, cursor=cursor, version=version, order=order)
+        return Arrow(self._http, f"{self._path}/rows", params)
 
     def to_arrow(self, **filters: Any) -> pa.Table:
         """Its rows at one version as a table, in memory. Arguments as of `arrow`."""

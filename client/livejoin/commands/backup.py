@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
+from livejoin.commands.bars import bars
 from livejoin.commands.connection import connect
 from livejoin.terminal import Failure, Parser, add_url
 
@@ -25,24 +22,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--since", metavar="BACKUP", help="the folder of an earlier backup: write only what is newer")
     add_url(parser)
     args = parser.parse_args(arguments)
-    shown = Progress(
-        *(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
     with connect(args) as client:
         state = client.start_backup(args.target, args.since)
         id_ = state["id"]
-        shown.start()
-        task = shown.add_task("backup", total=1.0)
-        try:
+        with bars() as shown:
+            task = shown.add_task("backup", total=1.0)
             while state["state"] == "running":
                 time.sleep(_POLL)
                 state = _of(id_, client.backup())
                 shown.update(task, completed=state.get("progress", 0.0))
-        finally:
-            shown.stop()
     if state["state"] != "done":
         raise Failure(f"no backup was made in {args.target}: {state['problem']}")
     since = f" since {args.since}" if args.since else ""

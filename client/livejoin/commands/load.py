@@ -6,18 +6,17 @@ By default, all files are checked before anything is registered or sent: if one 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 from uuid import uuid4
 
 import pyarrow as pa
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
 import livejoin
+from livejoin.commands.bars import bars
 from livejoin.commands.connection import connect
 from livejoin.commands.inference import infer
 from livejoin.commands.judging import Rejections, Repeats, converted, validate_file
@@ -37,20 +36,6 @@ class RelationOptions(NamedTuple):
     types: dict[str, str]
     zone: str | None
     not_null: list[str]
-
-
-class Bodies(NamedTuple):
-    """The bodies to post: those of the files, or converted ones if the relation itself would read times differently."""
-
-    schema: pa.Schema
-    read_by: RelationDefinition | None
-
-    def of(self, relation: str, file: File, rejected: Rejections) -> Iterator[Body]:
-        """Yield a file's bodies. Bad rows that are left out of them are added to `rejected`."""
-        if self.read_by is None:
-            yield from file.bodies(self.schema)
-        else:
-            yield from converted(relation, self.read_by, file, self.schema, rejected)
 
 
 class LoadProgress:
@@ -92,9 +77,13 @@ def main(arguments: list[str]) -> int:
             say(f"registered {relation.name} ({', '.join(map(_shown, definition.columns))})")
         loaded = LoadProgress()
         try:
-            encoded = Bodies(schema, read_by if read_by != definition else None)
-            sender = _Sender(relation, args.on_error, args.replace)
-            return _post(relation, definition, files, encoded, sender, loaded, repeats)
+            rejected, sender = Rejections(definition), _Sender(relation, args.on_error, args.replace)
+
+            def bodies(file: File) -> Iterator[Body]:
+                """Those of the file, or converted ones, without bad rows, if the relation itself would read times differently."""
+                return file.bodies(schema) if read_by == definition else converted(relation.name, read_by, file, schema, rejected)
+
+            return _post(relation.name, files, bodies, sender, loaded, rejected, repeats)
         except Failure as failure:
             if known is None and not loaded.version and isinstance(failure.__cause__, livejoin.Problem):
                 with suppress(livejoin.LivejoinError):
@@ -240,23 +229,8 @@ def _validate(name: str, definition: RelationDefinition, files: list[File], sche
     return found
 
 
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Show progress bars on standard error, if it is a terminal."""
-    shown = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[rows]:,} rows"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    if not sys.stderr.isatty():  # otherwise an empty line is printed
-        yield shown
-        return
-    with shown:
-        yield shown
+def _progress() -> Progress:
+    return bars(TextColumn("{task.fields[rows]:,} rows"), TimeRemainingColumn())
 
 
 class _Sender:
@@ -290,26 +264,25 @@ class _Sender:
 
 
 def _post(
-    relation: livejoin.Relation,
-    definition: RelationDefinition,
+    name: str,
     files: list[File],
-    bodies: Bodies,
+    bodies: Callable[[File], Iterator[Body]],
     sender: _Sender,
     loaded: LoadProgress,
+    rejected: Rejections,
     repeats: Repeats,
 ) -> int:
-    rejected = Rejections(definition)
     with _progress() as shown:
         for file in files:
             task = shown.add_task(file.path.name, total=file.size, rows=0)
             before = loaded.applied
-            for body in bodies.of(relation.name, file, rejected):
+            for body in bodies(file):
                 _post_one(sender, file, body, loaded, rejected)
                 shown.update(task, completed=body.done, rows=loaded.applied - before)
     try:
         loaded.version = sender.conclude() or loaded.version
     except livejoin.LivejoinError as error:
-        raise Failure(f"{relation.name} was not replaced: {error}") from error
+        raise Failure(f"{name} was not replaced: {error}") from error
     ignored = f", {loaded.ignored:,} ignored" if loaded.ignored else ""
     reached = f", version {loaded.version}" if loaded.version else ""
     summary = f"{loaded.applied:,} row{'s' if loaded.applied != 1 else ''} loaded"
@@ -317,7 +290,7 @@ def _post(
     if lost:
         kept = loaded.applied - lost
         summary = f"{loaded.applied:,} rows read, {kept:,} kept: {lost:,} replaced by later rows with the same key ({positions})"
-    print(f"{relation.name}: {summary}{ignored}{reached}")
+    print(f"{name}: {summary}{ignored}{reached}")
     if rejected.count:
         rejected.show()
         others = " and the others were loaded" if loaded.applied or loaded.ignored else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -77,7 +76,7 @@ class Plan:
         known = parse_relation(form_of(self._relations[name]))
         if wanted.is_met_by(known):
             return None
-        if (why := _obstacle(known, wanted)) is not None:
+        if (why := wanted.obstacle_from(known)) is not None:
             return self._stop(
                 name,
                 f"the relation {name} of the service {why}; a relation can only be extended: use another name, or drop it with its rows "
@@ -210,29 +209,6 @@ def told(error: livejoin.Problem, pending: Iterable[str] = ()) -> str:
             detail = f"line {position['line']}, column {position['column']}: {detail}"
         found.append(detail)
     return "; ".join(found)
-
-
-def _obstacle(known: RelationDefinition, wanted: RelationDefinition) -> str | None:
-    """Return why a relation cannot be extended to a definition."""
-    if known.key != wanted.key:
-        return f"has the key {', '.join(known.key)}"
-    names, others = ([column.name for column in one.columns] for one in (known, wanted))
-    if missing := [name for name in names if name not in others]:
-        return f"has the column {missing[0]}, which the file does not"
-    if others[: len(names)] != names:
-        return f"has its columns in the order {', '.join(names)}; new ones come after these"
-    for column, before in zip(wanted.columns, known.columns, strict=False):
-        if column.read_as != before.read_as:
-            return f"has the column {column.name} as {before.read_as}, not {column.read_as}"
-        if before.nullable and not column.nullable:
-            return f"has a column {column.name} that may be null"
-    for column in wanted.columns[len(names) :]:
-        if not column.nullable:
-            return f"has no column {column.name}, which must be nullable because it will be null in existing rows"
-    for name, interval in known.intervals.items():
-        if wanted.intervals.get(name) != interval:
-            return f"has the interval {name} as {json.dumps(interval.to_json())}"
-    return None
 
 
 def _extension(known: RelationDefinition, wanted: RelationDefinition) -> tuple[dict[str, Any], list[str]]:

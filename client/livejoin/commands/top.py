@@ -16,9 +16,9 @@ from rich.text import Text
 
 import livejoin
 from livejoin.commands.connection import connect
+from livejoin.retries import TEMPORARY
 from livejoin.terminal import Failure, Parser, add_url
 
-TEMPORARY = (429, 502, 503, 504)  # sent by a service that is starting or stopping, or by a proxy
 TIMEOUT = 5.0  # seconds; a service that does not answer by then is shown as unavailable
 
 
@@ -69,19 +69,15 @@ def _pages(client: livejoin.Client, former: Reading, interval: float) -> Iterato
     while True:
         try:
             now = Reading.of(client)
-        except livejoin.Unreachable as error:
+        except (livejoin.Unreachable, livejoin.Problem) as error:
             away_since = away_since or time.monotonic()
-            yield _page(
-                client.url,
-                former,
-                latest,
-                f"no answer for {time.monotonic() - away_since:.0f} s; the figures are out of date ({error.reason})",
-            )
-        except livejoin.Problem as error:
-            if error.status not in TEMPORARY:
+            if isinstance(error, livejoin.Unreachable):
+                what, why = f"no answer for {time.monotonic() - away_since:.0f} s", error.reason
+            elif error.status in TEMPORARY:
+                what, why = "not ready", error.detail or error.title
+            else:
                 raise
-            away_since = away_since or time.monotonic()
-            yield _page(client.url, former, latest, f"not ready; the figures are out of date ({error.detail or error.title})")
+            yield _page(client.url, former, latest, f"{what}; the figures are out of date ({why})")
         else:
             former, latest, away_since = (latest if not away_since else now), now, 0.0
             yield _page(client.url, former, latest)

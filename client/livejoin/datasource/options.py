@@ -69,7 +69,7 @@ class Options:
 
     def text(self, name: str) -> str:
         """A required option."""
-        value = self._given.get(name.lower())
+        value = self.optional(name)
         if not value:
             table = "" if self._given else "; Spark passes on those of a table only if it was created without a list of columns"
             raise DataSourceError(f"the option {name!r} is required {self._what}{table}")

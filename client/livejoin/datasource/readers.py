@@ -50,13 +50,6 @@ def schema_of(options: Options) -> StructType:
         return _schema(view.to_arrow(limit=0).schema, times)
 
 
-class RowsPartition(InputPartition):
-    """The rows after a cursor, of a stream's first batch."""
-
-    def __init__(self, cursor: str) -> None:
-        self.cursor = cursor
-
-
 class ChangesPartition(InputPartition):
     """The changes between two tokens; `version` is that of the second."""
 
@@ -139,14 +132,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if reading is None or reading["version"] != end["version"]:  # the query was restarted within its first batch
             with _opened(self._service, self._view, FIRST_BATCH_GONE) as view:
                 self._reading = reading = self._begin(view, end["version"])
-        return [RowsPartition(cursor) for cursor in reading["cursors"]]
+        return [InputPartition(cursor) for cursor in reading["cursors"]]
 
-    def read(self, partition: RowsPartition | ChangesPartition) -> Iterator[pa.RecordBatch]:
-        with _opened(self._service, self._view, FIRST_BATCH_GONE if isinstance(partition, RowsPartition) else NEW_CHECKPOINT) as view:
-            if isinstance(partition, RowsPartition):
-                found = _held(partial(view.part_as_changes, partition.cursor))
-            else:
-                found = _changed(view, partition)
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Changes, or, of the first batch, the rows after a cursor."""
+        is_changes = isinstance(partition, ChangesPartition)
+        with _opened(self._service, self._view, NEW_CHECKPOINT if is_changes else FIRST_BATCH_GONE) as view:
+            found = _changed(view, partition) if is_changes else _held(partial(view.part_as_changes, partition.value))
             yield from _as_spark(self._view, found, self._schema, self._times)
 
     def commit(self, end: Offset) -> None:

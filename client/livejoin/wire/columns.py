@@ -22,21 +22,7 @@ from livejoin.wire.values.texts import are_canonical
 
 _NONE = type(None)
 # The Python types that pa.array converts as intended. It would also accept 1.0 as an int64: hence the check of the types.
-_PLAIN: ByKind[frozenset[type]] = ByKind(
-    {
-        "int64": frozenset({int}),
-        "float64": frozenset({float, int}),
-        "timestamp": frozenset({int}),
-        "date": frozenset(),
-        "string": frozenset({str}),
-        "bool": frozenset({bool}),
-        "uuid": frozenset(),
-        "time": frozenset(),
-        "json": frozenset(),
-        "bytes": frozenset(),
-    },
-    lambda precision, scale: frozenset(),
-)
+_PLAIN: dict[str, set[type]] = {"int64": {int}, "float64": {float, int}, "timestamp": {int}, "string": {str}, "bool": {bool}}
 _DATED = ("timestamp", "date")
 # Up to this many rows, a Python loop finishes before Arrow and NumPy have started.
 FEW = 8
@@ -75,7 +61,7 @@ def from_values(
         read = readers[rules.columns[ordinal].read_as]
         if isinstance(read, ZonedReader) and read.numbers and kinds == {int}:
             return _localized(pa.array(values, pa.timestamp("us")), read, findings)
-        if kinds <= _PLAIN[kind]:
+        if kinds <= _PLAIN.get(kind, set()):
             return pa.array(values, KEPT_TYPES[kind])
         if kind in _DATED and kinds == {str}:
             return _dated(rules, ordinal, pa.array(values, pa.utf8()), read, findings)

@@ -20,21 +20,14 @@ _CHANGES: dict[str, Callable[[bytes, Definitions, Budget], Batch]] = {
     "application/x-ndjson": decode_jsonl,
     "application/vnd.apache.arrow.stream": decode_arrow,
 }
-_RELATION_CHANGES: dict[str, Callable[[bytes, str, Definitions, Budget], Batch]] = {
-    "application/jsonl": decode_relation_jsonl,
-    "application/x-ndjson": decode_relation_jsonl,
-    "text/csv": decode_csv,
-    "application/vnd.apache.arrow.stream": decode_relation_arrow,
-    "application/vnd.apache.parquet": decode_parquet,
-    "application/vnd.debezium+jsonl": decode_debezium,
-}
-_ROWS: dict[str, Callable[[bytes, str, Definitions, Budget, bool], Batch]] = {
+_ROWS: dict[str, Callable[..., Batch]] = {
     "application/jsonl": decode_relation_jsonl,
     "application/x-ndjson": decode_relation_jsonl,
     "text/csv": decode_csv,
     "application/vnd.apache.arrow.stream": decode_relation_arrow,
     "application/vnd.apache.parquet": decode_parquet,
 }
+_RELATION_CHANGES = {**_ROWS, "application/vnd.debezium+jsonl": decode_debezium}
 _Decoder = TypeVar("_Decoder")
 
 CHANGES_TYPES = tuple(_CHANGES)

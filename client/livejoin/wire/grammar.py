@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from string import whitespace
 from typing import Any
@@ -27,6 +28,9 @@ from livejoin.wire.values.texts import bytes_of, canonical_uuid
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DATE_MIN, DATE_MAX = -(2**31), 2**31 - 1
 DAY = 86_400_000_000  # microseconds
+# The calendar repeats every 400 years, so that of any year is the one of a year from 2000 to 2399.
+_ERA = 146_097  # days
+_EPOCH, _OF_2000 = date(1970, 1, 1).toordinal(), date(2000, 1, 1).toordinal()
 
 # Years 0000 to 9999 are written without a sign, all others with one, as in ISO 8601.
 _PLAIN_DAYS = (-719_528, 2_932_896)
@@ -102,15 +106,13 @@ def shown(value: object) -> str:
     return "a list" if isinstance(value, list) else repr(value)
 
 
-def _days(year: int, month: int, day: int) -> int:
-    """Return the days since 1970-01-01 of a date of the proleptic Gregorian calendar; ValueError if there is no such day."""
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if not 1 <= month <= 12 or not 1 <= day <= (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month - 1]:
-        raise ValueError("no such day")
-    year -= month <= 2  # years starting in March: the leap day is the last of the year
-    era, of_era = divmod(year, 400)
-    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+def _days(kind: str, text: str, year: str, month: str, day: str) -> int:
+    """Return the days since 1970-01-01 of a date, in a text, of the proleptic Gregorian calendar; ValueError if there is no such day."""
+    era, of_era = divmod(int(year), 400)
+    try:
+        return (era - 5) * _ERA + date(2000 + of_era, int(month), int(day)).toordinal() - _EPOCH
+    except ValueError:
+        raise refusal(kind, text, " (no such day)") from None
 
 
 def parse_date(text: str) -> int:
@@ -118,10 +120,7 @@ def parse_date(text: str) -> int:
     match = _DATE_FORM.fullmatch(text)
     if match is None:
         raise refusal("date", text)
-    try:
-        days = _days(int(match[1]), int(match[3]), int(match[4]))
-    except ValueError:
-        raise refusal("date", text, " (no such day)") from None
+    days = _days("date", text, match[1], match[3], match[4])
     if not DATE_MIN <= days <= DATE_MAX:
         raise refusal("date", text, " (out of range)")
     return days
@@ -155,10 +154,7 @@ def parse_moment(text: str) -> tuple[int, bool]:
     if match is None:
         raise refusal("timestamp", text)
     year, _, month, day, hour, minute, second, fraction, offset = match.groups()
-    try:
-        days = _days(int(year), int(month), int(day))
-    except ValueError:
-        raise refusal("timestamp", text, " (no such day)") from None
+    days = _days("timestamp", text, year, month, day)
     h, m, s = int(hour or 0), int(minute or 0), int(second or 0)
     away = 0
     if offset is not None and offset not in "Zz":
@@ -389,14 +385,10 @@ TEXT_READERS: ByKind[Reader] = ByKind(
 
 def _date_text(days: int) -> str:
     """Return any day as text: the inverse of `_days`."""
-    era, of_era = divmod(days + 719_468, 146_097)
-    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    month = (5 * of_year + 2) // 153
-    day = of_year - (153 * month + 2) // 5 + 1
-    month = month + 3 if month < 10 else month - 9
-    year += era * 400 + (month <= 2)
-    return f"{year:04d}-{month:02d}-{day:02d}" if 0 <= year <= 9999 else f"{year:+07d}-{month:02d}-{day:02d}"
+    eras, of_era = divmod(days + _EPOCH - _OF_2000, _ERA)
+    one = date.fromordinal(_OF_2000 + of_era)
+    year, rest = one.year + 400 * eras, one.isoformat()[4:]
+    return f"{year:04d}{rest}" if 0 <= year <= 9999 else f"{year:+07d}{rest}"
 
 
 def timestamp_text(micros: int) -> str:

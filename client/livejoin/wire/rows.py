@@ -45,13 +45,13 @@ def json_texts(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_string(kind):
         return _json_strings(array)
-    if (write := _writer(kind)) is not None:
+    if (write := writer(kind)) is not None:
         texts = write(array)
         return pc.binary_join_element_wise(_QUOTE, texts, _QUOTE, _EMPTY).fill_null(_constant("null"))
     return _named(array, '"NaN"', '"Infinity"', '"-Infinity"').fill_null(_constant("null"))
 
 
-def _writer(kind: pa.DataType) -> Texts | None:
+def writer(kind: pa.DataType) -> Texts | None:
     """Return the function that converts types other than texts and JSON's numbers."""
     if pa.types.is_timestamp(kind):
         return timestamp_texts
@@ -79,7 +79,7 @@ def _csv_texts(array: pa.Array) -> pa.Array:
         return _csv_strings(array)
     if pa.types.is_binary(kind):
         return _csv_strings(base64_texts(array))
-    if (write := _writer(kind)) is not None:
+    if (write := writer(kind)) is not None:
         return write(array).fill_null(_EMPTY)
     return _named(array, "NaN", "Infinity", "-Infinity").fill_null(_EMPTY)
 

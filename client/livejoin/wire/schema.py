@@ -170,15 +170,11 @@ class Interval(BaseModel):
 
     @property
     def start_column(self) -> str:
-        name = self.at if self.at is not None else self.start
-        assert name is not None
-        return name
+        return self.at or self.start or ""
 
     @property
     def end_column(self) -> str:
-        name = self.at if self.at is not None else self.end
-        assert name is not None
-        return name
+        return self.at or self.end or ""
 
     @property
     def start_open(self) -> bool:
@@ -287,14 +283,29 @@ class RelationDefinition(BaseModel):
     def extends(self, old: RelationDefinition) -> bool:
         """Return whether this definition includes all of a former one, so that the former's rows are valid, with null in further columns,
         provided that their new intervals are not empty."""
-        if self.key != old.key or len(self.columns) < len(old.columns):
-            return False
+        return self.obstacle_from(old) is None
+
+    def obstacle_from(self, old: RelationDefinition) -> str | None:
+        """Return why a relation with the former definition cannot be extended to this one: what it has."""
+        if old.key != self.key:
+            return f"has the key {', '.join(old.key)}"
+        names, others = ([column.name for column in one.columns] for one in (old, self))
+        if missing := [name for name in names if name not in others]:
+            return f"has the column {missing[0]}, which the file does not"
+        if others[: len(names)] != names:
+            return f"has its columns in the order {', '.join(names)}; new ones come after these"
         for column, before in zip(self.columns, old.columns, strict=False):
-            if (column.name, column.read_as) != (before.name, before.read_as) or before.nullable > column.nullable:
-                return False
-        if not all(column.nullable for column in self.columns[len(old.columns) :]):
-            return False
-        return all(self.intervals.get(name) == interval for name, interval in old.intervals.items())
+            if column.read_as != before.read_as:
+                return f"has the column {column.name} as {before.read_as}, not {column.read_as}"
+            if before.nullable and not column.nullable:
+                return f"has a column {column.name} that may be null"
+        for column in self.columns[len(names) :]:
+            if not column.nullable:
+                return f"has no column {column.name}, which must be nullable because it will be null in existing rows"
+        for name, interval in old.intervals.items():
+            if self.intervals.get(name) != interval:
+                return f"has the interval {name} as {json.dumps(interval.to_json())}"
+        return None
 
     def in_zone(self, zone: str) -> RelationDefinition:
         """Return the definition with this zone for all timestamps."""

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from livejoin.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from livejoin.wire.errors import RowError, cut
-from livejoin.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, decimal_texts, shown, time_texts, timestamp_texts
+from livejoin.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, shown
 from livejoin.wire.kinds import SENT_TYPES, ByKind, sent
+from livejoin.wire.rows import writer
 from livejoin.wire.schema import Interval, RowRules
-from livejoin.wire.values.texts import base64_texts
 
 Mask = npt.NDArray[np.bool_]
 Reason = Callable[[int], str]
@@ -280,17 +280,8 @@ def values_of(array: pa.Array, kind: str) -> npt.NDArray[Any]:
 
 def value_text(one: pa.Array) -> str:
     """Return the value of a column with one row as shown in messages: as it would be sent."""
-    if pa.types.is_timestamp(one.type):
-        return str(timestamp_texts(one)[0])
-    if pa.types.is_date32(one.type):
-        return str(date_texts(one)[0])
-    if pa.types.is_decimal(one.type):
-        return str(decimal_texts(one)[0])
-    if pa.types.is_time(one.type):
-        return str(time_texts(one)[0])
-    if pa.types.is_binary(one.type):
-        return str(base64_texts(one)[0])
-    return shown(one[0].as_py())
+    write = writer(one.type)
+    return str(write(one)[0]) if write else shown(one[0].as_py())
 
 
 def assemble(sent: int, ignored: int, validated: Sequence[ValidatedRows], refused: Sequence[RowError] = (), **fields: Any) -> Batch:

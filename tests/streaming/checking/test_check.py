@@ -23,7 +23,7 @@ from streaming.checking.check import check
 from streaming.cli import command
 from streaming.config import read_config
 from streaming.kafka_broker import Broker
-from streaming.kafka_client import quiet_admin
+from streaming.kafka_client import Admin
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import OutJob
@@ -61,13 +61,13 @@ def add_out(job: StreamJob, view: str, topic: str) -> StreamJob:
 
 def make_out_topic(broker: Broker, name: str, **settings: str) -> None:
     config = {key.replace("_", "."): value for key, value in settings.items()}
-    admin = quiet_admin({"bootstrap.servers": broker.address})
+    admin = Admin({"bootstrap.servers": broker.address})
     admin.create_topics([NewTopic(name, 1, config=config)])[name].result(30)
 
 
 def state_of(broker: Broker, server: ServerProcess, folder: Path) -> Any:
     """All that a check could change."""
-    admin = quiet_admin({"bootstrap.servers": broker.address})
+    admin = Admin({"bootstrap.servers": broker.address})
     topics = sorted(set(admin.list_topics(timeout=30).topics) - {"__consumer_offsets"})  # the broker's own, made when a consumer asks
     groups = [group.group_id for group in admin.list_consumer_groups().result(30).valid]
     status = server.client().get("/v1/status").json()
@@ -200,7 +200,7 @@ def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, n
         assert status == 1 and "knows none of them" in emitted(lines, "source")[1]
 
     topics.put(name, [create(3)])
-    admin = quiet_admin({"bootstrap.servers": broker.address})
+    admin = Admin({"bootstrap.servers": broker.address})
     (cut,) = admin.delete_records([TopicPartition(name, 0, 3)]).values()
     cut.result(30)
     status, lines = look(job)

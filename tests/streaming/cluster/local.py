@@ -53,7 +53,7 @@ class Local:
         self.plan = StreamPlan(CellPlan(self.layout, relations, json.dumps({"sql": sql})), kinds, PARTS)
         self.sources = sources_of(self.plan, definitions)
         self.resolver = resolver_of(self.plan, self.sources)
-        self.netting = Netting.of(self.plan.opened().form)
+        self.netting = Netting(self.plan.opened().form)
         self.kept: dict[tuple[str, int], tuple[OpenedCells, LoggedCell, Blobs]] = {}
         self.epoch = 0
 

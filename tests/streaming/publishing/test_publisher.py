@@ -18,7 +18,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from streaming.config import Kafka, OutSection, read_config
 from streaming.connection import Service
 from streaming.kafka_broker import Broker
-from streaming.kafka_client import FoundTopic, KafkaUnavailable, quiet, quiet_admin
+from streaming.kafka_client import Admin, FoundTopic, KafkaUnavailable, quiet
 from streaming.metrics import Metrics
 from streaming.publishing import own_topic, publisher
 from streaming.publishing.feed import ChangesLost
@@ -237,7 +237,7 @@ def test_a_topic_that_was_cut(stage: Stage, believers: Any) -> None:
         reader.believe_until(stage.rows)
         stage.post(stage.left(1, 4, 9), stage.left(2, 4, 9))
         reader.believe_until(stage.rows)
-    admin = quiet_admin({"bootstrap.servers": stage.broker.address})
+    admin = Admin({"bootstrap.servers": stage.broker.address})
     cut = TopicPartition(stage.topic, 0, 2)
     admin.delete_records([cut])[cut].result(30)
     stage.post(stage.deleted(1))
@@ -305,7 +305,7 @@ def test_a_topic_made_anew(stage: Stage, topics: Topics, believers: Any) -> None
         job.wait_for("was recreated")
         believers(stage.topic).believe_until(stage.rows)
 
-    admin = quiet_admin({"bootstrap.servers": stage.broker.address})
+    admin = Admin({"bootstrap.servers": stage.broker.address})
     admin.create_partitions([NewPartitions(stage.topic, 2)])[stage.topic].result(30)
     assert "had 1 partitions and now has 2" in refused(job)
 
@@ -376,10 +376,7 @@ def test_changes_that_expire_before_they_are_followed(monkeypatch: pytest.Monkey
         def __init__(self, *arguments: object) -> None:
             pass
 
-        def __enter__(self) -> Any:
-            return self
-
-        def __exit__(self, *error: object) -> None:
+        def close(self) -> None:
             pass
 
         def identity(self) -> FoundTopic:
@@ -412,7 +409,7 @@ def test_a_broker_that_is_away_is_no_mistake(monkeypatch: pytest.MonkeyPatch) ->
     """Whatever is asked of it."""
     monkeypatch.setattr(own_topic, "_ANSWER_SECONDS", 0.5)
     kafka = Kafka.model_validate({"brokers": "127.0.0.1:1"})
-    with OwnTopic(kafka, OutSection(view="v", topic="t"), threading.Event()) as own:
+    with contextlib.closing(OwnTopic(kafka, OutSection(view="v", topic="t"), threading.Event())) as own:
         for ask in (own.identity, own.make_token_topic, own.last_token, own.states, own.is_empty, own._cleanup_policy):
             with pytest.raises(KafkaUnavailable):
                 ask()

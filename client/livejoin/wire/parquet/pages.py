@@ -74,8 +74,7 @@ def _chunks(body: bytes, schema: pq.ParquetSchema, names: set[str]) -> Iterator[
     end = len(body) - _TAIL
     try:
         footer, _ = read_struct(body[end - int.from_bytes(body[end : end + 4], "little") : end], 0)
-        groups = _structs(footer, 4)
-        columns = [(group[3, I64], _structs(group, 1)) for group in groups]
+        columns = [(group[3, I64], _elements(group, 1, STRUCT)) for group in _elements(footer, 4, STRUCT)]
         found = [(number, rows, chunk[3, STRUCT]) for rows, chunks in columns for number, chunk in enumerate(chunks)]
         if any(len(chunks) != len(schema) for _, chunks in columns):
             raise ValueError
@@ -96,10 +95,6 @@ def _chunk(chunk: Struct, number: int, name: str, rows: int, size: int) -> _Chun
     if not 0 <= at <= end <= size:
         raise MalformedBody(f"the body is not Parquet: the column {name!r} lies outside of the file")
     return _Chunk(number, name, rows, at, end, chunk[4, I32])
-
-
-def _structs(struct: Struct, field: int) -> list[Struct]:
-    return _elements(struct, field, STRUCT)
 
 
 def _elements(struct: Struct, field: int, kind: int) -> list[Any]:
