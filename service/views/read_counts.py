@@ -30,7 +30,8 @@ class Counts(NamedTuple):
 
     def then(self, other: Counts) -> Counts:
         """Return the counts of this and another cursor, one after the other."""
-        counters = Counter(self.counters) + Counter(other.counters)
+        counters = Counter(self.counters)
+        counters.update(other.counters)  # their sum would lack those that are 0
         return Counts(self.steps + other.steps, max(self.largest_gap, other.largest_gap), self._dead(other.dead_ends), counters)
 
     def dropping(self, rows: int) -> Counts:

@@ -43,7 +43,7 @@ _ROOMS = {
     "view-tree": ("view_tree",),
     "join-tree": ("join_tree",),
     "qdag": ("qdag",),
-    "nested-loop": ("interval", "join_tree"),
+    "nested-loop": ("interval",),
     "tree-tracker": ("tree_tracker",),
     "minesweeper": ("minesweeper",),
     "elimination": ("minesweeper",),  # except for bow-ties

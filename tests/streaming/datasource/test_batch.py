@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
@@ -21,6 +22,7 @@ from pyspark.sql.functions import broadcast
 import livejoin
 from tests.server_process import ServerProcess
 from tests.streaming.datasource.spark_hotel import SQL, Made, failed
+from tests.waiting import until
 
 
 def test_rows_are_read_in_parts_at_one_version(hotel: Made) -> None:
@@ -48,12 +50,12 @@ def test_each_action_reads_the_newest_version(hotel: Made) -> None:
     h = hotel()
     h.book(*range(100))
     h.work(1)
-    frame = h.batch(hold=1)
+    frame = h.batch(hold=6)
     frame.createOrReplaceTempView("clashes")
     assert frame.count() == len(frame.collect()) == 100
     for left in (90, 80):
         h.bookings.delete([{"id": number} for number in range(left, left + 10)])
-        time.sleep(2.5)  # its readings have ended
+        until(lambda: "livejoin_pins 0" in httpx.get(f"{h.service.url}/metrics").text.splitlines())  # its readings have ended
         a, b = frame.alias("a"), h.batch(parts=3).alias("b")
         found = [
             frame.count(), len(frame.collect()), frame.where("booking >= 0").count(), a.join(frame.alias("c"), "booking").count(),
