@@ -96,7 +96,7 @@ def test_earlier_versions_have_the_former_definition(tmp_path: Path) -> None:
     reader = open_rows(engine.readers, "v")
     first = reader.read(5)
     assert first is not None
-    cursor, version, held = reader.token(), reader.version, begin_reading(engine.readers, "v", 2, 60, None, "a test")[0]
+    cursor, version, held = reader.token(), reader.version, begin_reading(engine.readers, "v", 2, 60, None, "a test")[1]
     replaced(engine, "v", "SELECT a.id AS i, a.tag AS tag FROM a")
     engine.apply(of_ops("a", ("delete", 0), ("delete", 1)))
     keep_house(engine)
@@ -104,7 +104,7 @@ def test_earlier_versions_have_the_former_definition(tmp_path: Path) -> None:
     every = [(i, j) for i in range(4) for j in range(3)]
     assert sorted([*(tuple(row.values()) for row in first.to_pylist()), *rest]) == every
     assert ids(open_rows(engine.readers, "v", version=version)) == every
-    assert sorted(row for one in held.cursors for row in ids(open_rows(engine.readers, "v", cursor=one))) == every
+    assert sorted(row for one in held for row in ids(open_rows(engine.readers, "v", cursor=one))) == every
     assert [row[0] for row in shown(engine, "v")] == [2, 3]
     reader.close()
     engine.close()
