@@ -60,7 +60,8 @@ class _ArrowEncoder:
                 said = f"the view {view.name} has a column {field.name}, which Arrow changes use themselves: request JSON lines"
                 raise Problem("not-acceptable", said)
         self._keys = [name for name in keys.names if "." in name]  # a name without a dot: no key columns
-        fields = [*_OWN, *(keys.field(name).remove_metadata() for name in self._keys), *rows]
+        shown = (field.with_nullable(True) for field in rows)  # changes may be of a former definition
+        fields = [*_OWN, *(keys.field(name).remove_metadata() for name in self._keys), *shown]
         self._schema = pa.schema(fields)
         self._stream = ArrowRows(self._schema)
 

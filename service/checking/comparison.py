@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from livejoin.wire.batch import RowBlock
@@ -84,13 +85,31 @@ def _with_stored(
         there[name] = RowBlock.few(rows, pa.struct(definition.arrow_schema())).arrow
     for name, stored in view.stored.items():
         columns = [column for column in stored.shown.columns if "." not in column.name]
-        definition = RelationDefinition.model_construct(columns=columns, key=[], intervals=stored.shown.intervals, retain=None)
+        keys = stored.shown.columns[len(columns) :]
+        definition = RelationDefinition.model_construct(columns=[*columns, *keys], key=[], intervals=stored.shown.intervals, retain=None)
         schema = definition.arrow_schema()
-        parts = [_last(part, len(columns)) for part in recompute(stored.view.stated, definitions, there)]
-        rows = [pa.RecordBatch.from_arrays(list(map(kept, part.columns)), schema=schema) for part in parts]
-        there[name] = pa.concat_batches(rows) if rows else pa.RecordBatch.from_pylist([], schema=schema)
+        own = pa.schema([*schema][: len(columns)])
+        parts = [list(map(kept, _last(part, len(columns)).columns)) for part in recompute(stored.view.stated, definitions, there)]
+        rows = [pa.RecordBatch.from_arrays(part, schema=own) for part in parts]
+        one = pa.concat_batches(rows) if rows else pa.RecordBatch.from_pylist([], schema=own)
+        numbered = _numbered([schema.field(key.name).type for key in keys], one.num_rows)
+        there[name] = pa.RecordBatch.from_arrays([*one.columns, *numbered], schema=schema)
         definitions[name] = definition
     return there
+
+
+def _numbered(types: Sequence[pa.DataType], count: int) -> list[pa.Array]:
+    """Return values that differ in each row, in the place of its key: EXCEPT ALL and INTERSECT ALL number equal rows in their order."""
+    number, bits, found = np.arange(count), 0, list[pa.Array]()
+    for one in types:
+        if one == pa.bool_():
+            found.append(pa.array(number >> bits & 1 == 1))
+            bits += 1
+        elif one in (pa.utf8(), pa.binary()):
+            found.append(pa.array(map(str, number), pa.utf8()).cast(one))
+        else:
+            found.append(pa.array(number, pa.int32() if one.bit_width == 32 else pa.int64()).view(one))
+    return found
 
 
 def _last(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:

@@ -173,12 +173,13 @@ class ReplacedRows(_HeldDifference):
 
 
 def same_columns(before: LiveView, after: LiveView) -> bool:
-    """Whether the rows of both have the same columns, and the same keys."""
-    columns = []
-    for view in (before, after):
-        shown = view.shown.with_keys((NO_SLOTS,) * view.width)
-        columns.append([[(field.name, field.type, field.metadata) for field in batch.schema] for batch in shown])
-    return columns[0] == columns[1]
+    """Whether rows of one are valid as rows of the view before: their columns and their keys are the same, and none may be null that could
+    not."""
+    for one, other in zip(*(view.shown.with_keys((NO_SLOTS,) * view.width) for view in (before, after)), strict=True):
+        wanted = [field.with_nullable(field.nullable or known.nullable) for field, known in zip(other.schema, one.schema, strict=False)]
+        if [*one.schema] != wanted or not one.schema.equals(pa.schema(wanted), check_metadata=True):
+            return False
+    return True
 
 
 def _nullable(batch: pa.RecordBatch) -> pa.RecordBatch:

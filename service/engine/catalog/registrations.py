@@ -101,7 +101,7 @@ class Registrations:
             view = self._state.views.get(name)
             if view is None:
                 raise Problem("not-found", f"there is no view {name}")
-            refuse_used(f"the view {name} is read by ", [one.name for one in self._state.registered if name in one.view.reads])
+            refuse_used(f"the view {name} is read by ", {one.name for one in self._state.registered if name in one.view.reads})
             self._replacements.forget(name)
             self._log.drop_view(name)
             self._builds.cancel(view)

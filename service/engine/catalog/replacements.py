@@ -120,7 +120,9 @@ class Replacements:
                 problem = view.problem or Problem("view-failed", f"the view {view.name} could not be built")
                 return partial(self._fail, made, problem)
         former = {name: self._state.views[name] for name in made.views}
-        if any(view.feed is not None and view.feed.is_behind for view in former.values()):
+        if behind := [view.feed for view in former.values() if view.feed is not None and view.feed.is_behind]:
+            for feed in behind:
+                feed.housekeep(self._versions.published.number, True)
             return lambda: False
         try:
             self._log.require_room()
@@ -148,18 +150,23 @@ class Replacements:
         records = [(former[name].id, view.view.definition, noted(view.view, version)) for name, view in made.views.items()]
         self._log.replace_views(version, records)
         self._now, state.incoming, state.newest = None, {}, version
-        state.views = {name: made.views.get(name, view) for name, view in state.views.items()}
-        differences = []
+        differences, ended = [], []
         for name, view in made.views.items():
             view.id, view.since = former[name].id, version
             if (difference := self._hand_over(former[name], view, version)) is not None:
                 differences.append(difference)
-        for view in (*former.values(), *state.drop_unread()):
-            self._builds.cancel(view)
-            view.release_shared()
+            if (feed := former[name].feed) is not None:
+                ended.append((feed, name))
+        state.views = {name: made.views.get(name, view) for name, view in state.views.items()}
         self._versions.publish(state.version())
         for difference in differences:
             difference.hold(self._versions.holding(rows_only=False))
+        for view in (*former.values(), *state.drop_unread()):
+            self._builds.cancel(view)
+            view.release_shared()
+        for feed, name in ended:  # not before: followers start again at once, with a snapshot of the published version
+            said = f"version {version} has replaced the definition of the view {name}, and the changes do not continue those before it"
+            feed.close(Problem("token-expired", f"{said}: start again with a snapshot", version=version))
         for view in made.views.values():
             if view.feed is not None:
                 view.feed.wake()
@@ -180,7 +187,4 @@ class Replacements:
         if retain is not None:
             after.feed = self._feed_of(after, retain)
             after.feed.restart(version)
-        if feed is not None:
-            said = f"version {version} has replaced the definition of the view {before.name} by one with other columns, or keys of rows"
-            feed.close(Problem("token-expired", f"{said}: start again with a snapshot", version=version))
         return None

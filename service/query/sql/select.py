@@ -59,6 +59,9 @@ _KINDS: dict[tuple[str, str], SubqueryKind] = {
 """By a JOIN's side and kind; other joins are inner ones."""
 
 
+_ONE = "a view is defined by one SELECT … FROM … WHERE …, or by CREATE [OR REPLACE] VIEW name AS and such a SELECT"
+
+
 class ReadQuery(NamedTuple):
     """A draft, and the names of the relations and views that its text names."""
 
@@ -80,7 +83,7 @@ def parse_select(text: str) -> exp.Expr:
     """Return the syntax tree of a SELECT, or of several. Raises as `read_sql`."""
     tree = parse(text, Dialect, "a view is defined by one")
     if not isinstance(tree, exp.Query):
-        raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
+        raise unsupported(f"{tree.key.upper()}", _ONE)
     return tree
 
 
@@ -166,7 +169,7 @@ def _read_query(tree: exp.Expr, reading: _Reading) -> Expression:
     if isinstance(tree, exp.Select):
         return _read_select(tree, reading)
     if not isinstance(tree, exp.Subquery | exp.SetOperation):
-        raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
+        raise unsupported(f"{tree.key.upper()}", _ONE)
     for name, value in tree.args.items():
         if value and name not in ("this", "expression", "distinct", "order"):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … UNION SELECT …"))

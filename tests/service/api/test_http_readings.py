@@ -8,6 +8,7 @@ import json
 import random
 import socket
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -404,3 +405,20 @@ def test_between_tokens_that_are_no_longer_kept(shared_server: ServerProcess) ->
     params = {"since": start["token"], "until": now["token"]}
     for accept in (talk.ARROW, talk.JSONL):
         problem(view.client.get(view.at, params=params, headers={"Accept": accept}), 410, "token-expired")
+
+
+def test_nulls_of_a_former_definition(followed: Followed) -> None:
+    """Arrow says that the columns of changes may be null, though those of the view's rows never are."""
+    sides = f"{followed.left} a {{}} JOIN {followed.right} b ON overlaps(a.span, b.span)"
+    for side in ("LEFT", ""):
+        definition = {"sql": f"SELECT a.id AS x, b.id AS y, a.lo AS lo FROM {sides.format(side)}"}
+        assert followed.client.put(f"/v1/views/{followed.view}?replace=true", json=definition).is_success
+        while "replacement" in followed.client.get(f"/v1/views/{followed.view}").json():
+            time.sleep(0.01)
+        if side == "LEFT":
+            token = followed.poll()[-1]["token"]
+            followed.change((followed.left, 1, 0))
+    until = followed.poll(since=token)[-1]["token"]
+    table = arrow(followed, since=token, until=until)
+    assert table.column("y").to_pylist() == [None, None]
+    assert table.schema.field("y").nullable

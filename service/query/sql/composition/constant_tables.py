@@ -54,7 +54,11 @@ def write_constant_tables(tree: exp.Expr, source: Source, add: Callable[[Constan
             select.set("from_", exp.From(this=exp.Table(this=series[0])))
     for node in list(tree.find_all(exp.Values, exp.Table)):
         is_values, is_series = isinstance(node, exp.Values), isinstance(node.this, exp.ExplodingGenerateSeries)
-        if (is_values or is_series) and isinstance(node.parent, exp.From | exp.Join | exp.Subquery):
+        is_operand = not isinstance(node.parent, exp.From | exp.Join | exp.Subquery) or isinstance(node.parent.parent, exp.Any)
+        if is_values and is_operand:
+            with source.noting(node):
+                raise unsupported("VALUES behind IN, EXISTS, ANY or ALL", "list the constants, or SELECT from (VALUES …) AS t(a)")
+        elif is_values or (is_series and not is_operand):
             with source.noting(node):
                 outer = node.parent if isinstance(node.parent, exp.Subquery) else node  # of VALUES in two pairs of parentheses
                 alias = outer.args.get("alias") or exp.TableAlias(this=identifier("values" if is_values else _SERIES))
