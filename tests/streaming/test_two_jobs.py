@@ -172,6 +172,7 @@ def test_a_job_that_is_refused_touches_nothing(kind: str, tokens: Tokens, tmp_pa
             second.start()
             assert not second.runs
         first.batch(next(ROWS))
+        first.wait_until(lambda: first.publishes)
         assert first.publishes and house.topic.began == 1
     reason = "from another checkpoint" if kind == "another checkpoint" else "403 .*use another name, or a token for all of them"
     assert len(second.said) == 2 and all(re.search(reason, said) for said in second.said)
@@ -188,6 +189,7 @@ def test_a_second_job_on_a_checkpoint_in_use(tokens: Tokens, tmp_path: Path) -> 
         first.end()
         second.start()
         second.batch(next(ROWS))
+        second.wait_until(lambda: second.publishes)
         assert second.publishes and house.topic.began == 2
 
 
@@ -203,6 +205,7 @@ def test_a_take_over(tokens: Tokens, tmp_path: Path) -> None:
         first.end()
         first.start()
         first.batch()
+        first.wait_until(lambda: first.publishes)
         assert first.publishes and second.runs
         second.batch()  # an empty one, too
         second.wait_until(lambda: second.publishes)
@@ -211,6 +214,7 @@ def test_a_take_over(tokens: Tokens, tmp_path: Path) -> None:
         first.start()
         assert not first.runs and "another checkpoint has taken over" in first.said[1]
         second.batch(next(ROWS))
+        second.wait_until(lambda: second.publishes)
         assert second.publishes
 
 
@@ -229,6 +233,7 @@ def test_a_publisher_that_begins_anew_asks_first(tokens: Tokens, tmp_path: Path)
         first.wait_until(lambda: False)
         assert "another checkpoint has taken over" in first.said[0]
         second.batch(next(ROWS))
+        second.wait_until(lambda: second.publishes)
         assert second.publishes
 
 
@@ -243,6 +248,7 @@ def test_topics_without_records(tokens: Tokens, tmp_path: Path) -> None:
         second.start()
         assert not second.runs and "from another checkpoint" in second.said[0]
         first.batch(next(ROWS))
+        first.wait_until(lambda: first.publishes)
         assert first.publishes and house.topic.began == 1
 
 
@@ -255,6 +261,7 @@ def test_a_service_that_is_away_is_waited_for(tmp_path: Path, caplog: pytest.Log
         with house.open():
             job.start()
             job.batch(next(ROWS))
+            job.wait_until(lambda: house.topic.began == 1)
             job.end()
             server.kill()
             job.begin()
@@ -265,4 +272,5 @@ def test_a_service_that_is_away_is_waited_for(tmp_path: Path, caplog: pytest.Log
             server.start()
             job.start()
             job.batch(next(ROWS))
-            assert job.publishes and house.topic.began == 2
+            job.wait_until(lambda: job.publishes)
+            assert house.topic.began == 2

@@ -45,18 +45,23 @@ def test_rows_are_read_in_parts_at_one_version(hotel: Made) -> None:
     assert "the option 'version' needs a version that a cursor or a reading of the service holds" in failed(error)
 
 
+def _pins(service: ServerProcess) -> float:
+    text = httpx.get(f"{service.url}/metrics").text
+    return float(next(line.split()[1] for line in text.splitlines() if line.startswith("livejoin_pins ")))
+
+
 def test_each_action_reads_the_newest_version(hotel: Made) -> None:
     """Seen: a frame stayed at the version of its first action, and every use of it failed when that was no longer held."""
     h = hotel()
     h.book(*range(100))
     h.work(1)
-    frame = h.batch(hold=6)
+    frame, before = h.batch(hold=6), _pins(h.service)  # others may be of readings by other tests
     frame.createOrReplaceTempView("clashes")
     assert frame.count() == len(frame.collect()) == 100
     for left in (90, 80):
         h.bookings.delete([{"id": number} for number in range(left, left + 10)])
-        until(lambda: "livejoin_pins 0" in httpx.get(f"{h.service.url}/metrics").text.splitlines())  # its readings have ended
-        a, b = frame.alias("a"), h.batch(parts=3).alias("b")
+        until(lambda: _pins(h.service) <= before)  # its readings have ended
+        a, b = frame.alias("a"), h.batch(parts=3, hold=6).alias("b")
         found = [
             frame.count(), len(frame.collect()), frame.where("booking >= 0").count(), a.join(frame.alias("c"), "booking").count(),
             a.join(b, "booking").count(), h.spark.sql("SELECT booking FROM clashes").count(), frame.rdd.count(), len(frame.toPandas()),
