@@ -324,7 +324,8 @@ _KINDS = (
         503,
         "The view has failed",
         "The view could not be built or maintained; GET /v1/views/{name} shows the problem. Its relations are intact.",
-        "DELETE the view and register it again. If it fails again, see the service's log.",
+        "If `replacement` has this problem, the view has its former definition still: correct the new one, and replace the view again. "
+        "Otherwise DELETE the view and register it again. If it fails again, see the service's log.",
     ),
     Kind(
         "recovering",

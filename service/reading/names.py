@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from service.durability.folder import is_full, private, sync
+from service.durability.folder import is_full, private, sync, sync_path
 from service.errors import Problem
 
 _MOST = 100_000  # names that are kept at least
@@ -30,13 +30,17 @@ class ReadingNames:
         if name in self._used:
             raise Problem("snapshot-expired", f"the reading {name} has ended")
         try:
+            is_new = not self._path.exists()
             if len(self._used) >= 2 * _MOST:
                 self._used = dict.fromkeys(list(self._used)[-_MOST:])
                 shorter = self._path.with_suffix(".unfinished")
                 shorter.unlink(missing_ok=True)
                 _append(shorter, "\n".join(self._used))
                 shorter.replace(self._path)
+                is_new = True
             _append(self._path, f"\n{name}")
+            if is_new:
+                sync_path(self._path.parent)
         except OSError as error:
             if is_full(error):
                 raise Problem("disk-full", "the disk of the data folder has no room for the name of the reading") from error

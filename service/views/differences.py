@@ -160,14 +160,17 @@ class ReplacedRows(_HeldDifference):
 
     def _gathered(self, root: ViewRoot) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
         """Return the keys and rows of all rows, with nullable columns; None: they are too many."""
-        shown, count = root.view.shown, 0
+        shown, count, size = root.view.shown, 0, 0
         parts = [[_nullable(batch)] for batch in shown.with_keys((NO_SLOTS,) * root.view.width)]
         for found in self._rows(root):
-            count += len(found[0])
-            if count > _MOST_REPLACED or sum(batch.nbytes for of in parts for batch in of) > _MOST_BYTES:
-                return None
+            if not len(found[0]):
+                continue
             for of, batch in zip(parts, shown.with_keys(found), strict=True):
                 of.append(_nullable(batch))
+                size += batch.nbytes
+            count += len(found[0])
+            if count > _MOST_REPLACED or size > _MOST_BYTES:
+                return None
         keys, rows = map(pa.concat_batches, parts)
         return keys, rows
 
@@ -176,8 +179,10 @@ def same_columns(before: LiveView, after: LiveView) -> bool:
     """Whether rows of one are valid as rows of the view before: their columns and their keys are the same, and none may be null that could
     not."""
     for one, other in zip(*(view.shown.with_keys((NO_SLOTS,) * view.width) for view in (before, after)), strict=True):
-        wanted = [field.with_nullable(field.nullable or known.nullable) for field, known in zip(other.schema, one.schema, strict=False)]
-        if [*one.schema] != wanted or not one.schema.equals(pa.schema(wanted), check_metadata=True):
+        if len(one.schema) != len(other.schema):
+            return False
+        wanted = [field.with_nullable(field.nullable or known.nullable) for field, known in zip(other.schema, one.schema, strict=True)]
+        if not one.schema.equals(pa.schema(wanted), check_metadata=True):
             return False
     return True
 

@@ -27,7 +27,7 @@ from service.views.parse import View, ViewSource, noted, parse_view
 from service.views.stored import StoredView
 from service.warming import Kernels
 
-OTHER = "the {} {} already exists with another definition: use another name, drop it first (DELETE){}"
+OTHER = "the {} {} already exists with another definition: use another name, {}or drop it first (DELETE)"
 
 Building = Future[None] | Future[Problem | None]
 Registration = tuple[LiveView, Building | None]
@@ -63,7 +63,7 @@ class Registrations:
         """Give a view another definition: build it, and all views that read it, anew beside the present ones, which then change in one
         version of its own; a new name is registered. The future in the result is done when that version is published; its result is a
         Problem if the replacement has failed (`Replacements.of`) or was cancelled: the former definitions then stay. Another call for this
-        name, also with the definition that it has, cancels the replacement that is under way.
+        name with another definition, also with that which the view has, cancels the replacement that is under way.
 
         Problems: as `register`; `unsupported-query`, if the view would read itself, or a view that reads it would not be valid; by the
         future also `too-busy`, if another view is being replaced. Cost: that of building these views.
@@ -81,14 +81,16 @@ class Registrations:
             self._kernels().load_compiled(rooms_of(one.plan))
 
         def plan() -> Callable[[], Registration]:
+            if (same := self._replacements.under_way(name, parsed[name])) is not None:
+                return lambda: (same.views[name], same.future)
+            self._replacements.refuse_other(name)
             self._log.require_room()
             now = parsed
             if (self._state.views, self._state.relations) != catalogue:  # neither is ever changed in place
                 now = self._parse_with_readers(name, data, self._state.newest)
+            self._replacements.forget(name)  # before others are made, which would take the stored views that are built for it
             with or_no_room(f"the view {name}"):
                 candidates = self._candidates(now)
-            self._replacements.forget(name)
-            self._replacements.refuse_other()
             return lambda: (candidates.views[name], self._replacements.begin(name, candidates, client))
 
         return self._writer.call(partial(change, plan))
@@ -138,7 +140,7 @@ class Registrations:
         known = self._state.views.get(parsed.name)
         if known is not None:
             if known.view.stated != parsed.stated:
-                raise Problem("definition-differs", OTHER.format("view", parsed.name, ", or replace it (?replace=true)"))
+                raise Problem("definition-differs", OTHER.format("view", parsed.name, "replace it (?replace=true), "))
             return lambda: (known, None)
         refuse_new("view", parsed.name, self._state.views, self._state.relations, self._settings.max_views)
         self._log.require_room()

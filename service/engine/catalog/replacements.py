@@ -31,7 +31,7 @@ from service.errors import Problem
 from service.views.deltas import DeltaSink, to_read
 from service.views.differences import ReplacedRows, same_columns
 from service.views.live_view import LiveView
-from service.views.parse import noted
+from service.views.parse import View, noted
 from service.views.stored import StoredView
 
 log = logging.getLogger("livejoin.views")
@@ -82,9 +82,14 @@ class Replacements:
         if (now := self._now) is not None and name in now.views:
             self._end(now, Problem("definition-differs", f"another request has cancelled the replacement of the view {now.name}"))
 
-    def refuse_other(self) -> None:
-        """Problem `too-busy` if a replacement is under way."""
-        if self._now is not None:
+    def under_way(self, name: str, view: View) -> Replacement | None:
+        """Return the replacement of a view by this definition that is under way."""
+        now = self._now
+        return now if now is not None and now.name == name and now.views[name].view.stated == view.stated else None
+
+    def refuse_other(self, name: str) -> None:
+        """Problem `too-busy` if a replacement is under way, unless it is that of this view."""
+        if self._now is not None and self._now.name != name:
             raise Problem("too-busy", f"the view {self._now.name} is being replaced: one replacement is done at a time")
 
     def refuse_reader(self, reads: Mapping[str, object]) -> None:
@@ -103,6 +108,9 @@ class Replacements:
 
     def _run(self, made: Replacement, built: list[Future[None]]) -> None:
         waiting(built)
+        for view in filter(None, map(self._state.views.get, made.views)):
+            if view.feed is not None:
+                view.feed.stored(0)  # what is to be settled, or read, is so here, and not in the writer's turn
         try:
             while not self._writer.call(partial(change, partial(self._conclude, made))).result():
                 time.sleep(_SOON)
@@ -135,6 +143,7 @@ class Replacements:
         made.problem = problem
         self._failed = {**self._failed, made.name: made}
         self._end(made, problem)
+        made.views = {}  # their structures are freed
         return True
 
     def _end(self, made: Replacement, problem: Problem) -> None:

@@ -144,6 +144,36 @@ def test_followers_end_once_the_new_definition_is_published(tmp_path: Path, monk
     engine.close()
 
 
+def test_more_columns(tmp_path: Path) -> None:
+    engine = filled(tmp_path)
+    follower = Added(engine, "v")
+    follower.catch_up()
+    replaced(engine, "v", JOINED.replace(" FROM", ", a.tag AS tag FROM"))
+    (chunk,) = follower.subscription.next()
+    assert chunk.problem is not None and chunk.problem.type == "token-expired"
+    engine.close()
+
+
+def test_a_definition_that_is_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its stored query is built: another one is built for the next definition. The same request again waits for the first."""
+    engine, gate = filled(tmp_path), Gate(monkeypatch)
+    gate.open.clear()
+    text = "SELECT g.s AS i, g.n AS j FROM (SELECT a.s AS s, count(*) AS n FROM a GROUP BY a.s) g JOIN b ON b.id = g.n WHERE g.n > {}"
+    engine.put_view("v", {"sql": text.format(9)}, wait=0.1, replace=True)
+    first = parts(engine).state.stored
+    engine.put_view("v", {"sql": text.format(0)}, wait=0.1, replace=True)
+    assert first.keys() == parts(engine).state.stored.keys() and first != parts(engine).state.stored
+    found = engine.replacements.of("v")
+    assert found is not None and engine.registrations.replace("v", {"sql": text.format(0)}).result()[1] is found.future
+    gate.open.set()
+    assert found.future.result(60) is None
+    engine.apply(of_ops("a", ("delete", 0)))
+    (view,) = parts(engine).state.stored.values()
+    assert view.relation.table.rows == 1
+    check_tables(engine)
+    engine.close()
+
+
 def test_columns_that_may_be_null(tmp_path: Path) -> None:
     """Whoever has planned with columns that are never null must start again, also if all have the same names and types."""
     engine = filled(tmp_path)

@@ -139,10 +139,7 @@ def _series(node: exp.Expr, names: Names) -> _Values:
     if not (by := 30 * DAY * months + micros):
         raise unsupported(f"{_SERIES} of {kind} with {said}", "write interval '1 day'")
     unit = DAY if kind == "date" else 1
-    try:
-        found = _within(first * unit, last * unit, by, lambda at: _later(at, months) + micros)
-    except ValueError:
-        raise unsupported(f"{_SERIES} by months beyond the year 9999", "end it before") from None
+    found = _within(first * unit, last * unit, by, lambda at: _later(at, months) + micros)
     return _Values("timestamp", found) if micros % unit else _Values(kind, [at // unit for at in found])
 
 
@@ -151,7 +148,10 @@ def _within(first: int, last: int, step: int, following: Callable[[int], int]) -
     found = list[int]()
     while (first <= last if step > 0 else first >= last) and len(found) <= _MOST:
         found.append(first)
-        first = following(first)
+        try:
+            first = following(first)
+        except ValueError:  # no date is that late, or early
+            break
     return found
 
 
