@@ -68,7 +68,10 @@ INSERT = f"INSERT INTO log VALUES {ROW}"  # one row; more are appended
 INSERT_REST = "INSERT INTO log_rest VALUES (?, ?, ?)"
 PUT_SOURCE = "REPLACE INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 PUT_RELATION = "INSERT INTO relations VALUES (?, ?, ?, ?, ?)"
-PUT_VIEW = "INSERT INTO views (id, name, definition, query, crc) VALUES (?, ?, ?, ?, ?)"
+PUT_VIEW = (
+    "INSERT INTO views (id, name, definition, query, crc) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (id) DO UPDATE SET definition = excluded.definition, query = excluded.query, crc = excluded.crc"
+)
 
 Shapes = list[tuple[int, int]]
 Timelines = list[tuple[int, int]]
@@ -376,19 +379,11 @@ def put_relation(db: sqlite3.Connection, record: RelationRecord) -> int:
 
 
 def put_view(db: sqlite3.Connection, record: ViewRecord) -> int:
-    """Insert a view; return the bytes of its definition."""
+    """Insert a view, or replace the definition of the one with its id, in its place; return the bytes of its definition."""
     definition = json.dumps(record.definition)
     values = record.id, record.name, definition, record.query
     db.execute(PUT_VIEW, (*values, checksum(*values)))
     return len(definition) + len(record.query)
-
-
-def change_view(db: sqlite3.Connection, id_: str, definition: dict[str, Any], query: str) -> int:
-    """Replace a view's definition, in its place; return the bytes of the new one."""
-    (name,) = db.execute("SELECT name FROM views WHERE id = ?", (id_,)).fetchone()
-    text = json.dumps(definition)
-    db.execute("UPDATE views SET definition = ?, query = ?, crc = ? WHERE id = ?", (text, query, checksum(id_, name, text, query), id_))
-    return len(text) + len(query)
 
 
 def put_source(db: sqlite3.Connection, source: str, record: SourceRecord) -> None:

@@ -341,15 +341,14 @@ class Log:
             self._count_catalog_change(db, database.put_view(db, record))
         return record.id
 
-    def replace_views(self, version: int, records: Sequence[tuple[str, dict[str, Any], str]]) -> None:
-        """Change the definitions of views, each given by id as in `put_view`, in a version of its own, which must be the next one. Durable
-        on return."""
+    def replace_views(self, version: int, records: Sequence[ViewRecord]) -> None:
+        """Replace the definitions of the views with these ids, in a version of its own, which must be the next one. Durable on return."""
         with self._catalog_transaction() as db:
             if version != self.last_version + 1:
                 raise ValueError(f"version {version} does not follow {self.last_version}")
             db.execute(INSERT, (version, None, None, None, batch_checksum(version, None, None, None, b""), b""))
             self._state = _State(Reach(version, self._state.reach.catalog), self._state.bytes)
-            self._count_catalog_change(db, sum([database.change_view(db, *record) for record in records]))
+            self._count_catalog_change(db, sum([database.put_view(db, record) for record in records]))
 
     def drop_relation(self, name: str) -> None:
         """Remove a relation, and the answers to batches that may tell of its rows; these stay in the log until `forget`. Durable on

@@ -8,7 +8,8 @@ the log brings back the later versions.
 
     lost < kept versions that changed the view < ... <= published
 
-The writer calls append (before the version is published), wake (after), housekeep and close, any thread everything else. Rows are gathered
+The writer calls append (before the version is published), wake (after), housekeep, restart, hand_over and close, any thread everything
+else. Rows are gathered
 under `_settling`, never under `_lock`, so the writer waits only for a few assignments. The writer itself settles some thousand rows at a
 time; a separate thread settles a larger version.
 """
@@ -57,7 +58,7 @@ class Feed(Listeners):
         owns_rows: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(name)
-        self._name, self._id, self._owns_rows = name, id_, owns_rows
+        self._id, self._owns_rows = id_, owns_rows
         self.owner = f"view {name} {id_}"
         self._readers, self.versions = readers, readers.versions
         self._retain_rows, self._retain_bytes = retain
@@ -113,7 +114,7 @@ class Feed(Listeners):
         finally:
             self._settling.release()
         if long:
-            threading.Thread(target=self._settle, name="settle", daemon=True).start()
+            threading.Thread(target=self.settle, name="settle", daemon=True).start()
             return False
         with self._lock:
             return bool(self._pending) and (everything or self._pending.rows > _PENDING_ROWS)
@@ -133,7 +134,7 @@ class Feed(Listeners):
     def hand_over(self, gather: Gather, text_bytes: TextBytes, owns_rows: bool, retain: tuple[int, int]) -> None:
         """Take the deltas of another view, with the same columns, from now on. Nothing is to be read, and everything is published; in the
         writer's turn."""
-        self._settle()
+        self.settle()
         with self._lock:
             self.gather, self._text_bytes, self._owns_rows = gather, text_bytes, owns_rows
             self._retain_rows, self._retain_bytes = retain
@@ -143,7 +144,7 @@ class Feed(Listeners):
     def stored(self, version: int) -> StoredDeltas:
         """Return the retained changes up to a published version, for a snapshot of it. Any thread; takes as long as settling all of
         them."""
-        self._settle()
+        self.settle()
         with self._lock:
             lost, cut = min(self._lost, version), min(self._cut, version)
             parts = []
@@ -249,7 +250,7 @@ class Feed(Listeners):
         with self._lock:
             problem = self._trouble(position)
         if problem is None:
-            self._settle()
+            self.settle()
         with self._lock:
             problem = self._trouble(position)  # settling may have dropped changes beyond the bounds
             if problem is not None:
@@ -311,7 +312,7 @@ class Feed(Listeners):
             raise Problem("bad-token", f"the token belongs to an earlier view named {name}")
         if version > self.versions.published.number:
             raise Problem("token-expired", f"there is no version {version} yet", version=version)
-        self._settle()  # only this determines the size in bytes
+        self.settle()  # only this determines the size in bytes
         with self._lock:
             trouble = self._trouble(version)
         if trouble is not None:
@@ -358,7 +359,8 @@ class Feed(Listeners):
             wanted.append((segment, bisect_right(segment.versions, position)))
         return reversed(wanted)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Settle all published changes. Any thread; takes as long as reading and converting them."""
         with self._settling:
             while self._read_one():
                 pass

@@ -10,10 +10,10 @@ log = logging.getLogger("livejoin.feeds")
 
 
 class Listeners:
-    """Those of the feed of a view. Any thread."""
+    """The functions to call when the feed of a view has changes. Any thread."""
 
     def __init__(self, view: str) -> None:
-        self._view, self._guard = view, threading.Lock()
+        self._name, self._guard = view, threading.Lock()
         self._listeners: dict[int, Callable[[], None]] = {}
 
     def wake(self) -> None:
@@ -24,7 +24,7 @@ class Listeners:
             try:
                 listener()
             except Exception:  # the follower's own problem: its event loop is closed
-                log.exception("a follower of the view %s could not be woken", self._view)
+                log.exception("a follower of the view %s could not be woken", self._name)
 
     def add_listener(self, listener: Callable[[], None]) -> int:
         """Register `listener`, which the writer calls whenever there are new changes (it must not wait); return its number."""

@@ -104,6 +104,9 @@ class DeltaSink(Protocol):
         """Release old slots, or all, a piece at a time; return whether there is more."""
         ...
 
+    def settle(self) -> None:
+        """Read and convert all published changes. Any thread."""
+
     def stored(self, version: int) -> StoredDeltas:
         """Return the retained changes up to a published version, for a snapshot of it. Any thread; takes as long as settling all of
         them."""

@@ -48,7 +48,8 @@ class Plan:
         for name in sorted(wanted.relations):
             self._add_relation(name)
         new = wanted.views.keys() - self._views.keys() - self._relations.keys()
-        changed = [name for name in sorted(wanted.views.keys() - new) if self._is_changed(name)]
+        there = {name: self._changed(name) for name in sorted(wanted.views.keys() - new)}
+        changed = {name: one for name, one in there.items() if one is not None}
         reads = self._add_views(sorted(new), changed)
         extra = sorted(self._views.keys() - wanted.views.keys() - wanted.relations.keys())
         if prune:
@@ -110,7 +111,7 @@ class Plan:
                 return Explained(reads, unread="not checked before the relations are extended")  # it may need the new columns
             return Explained(refused=told(error, unknown))
 
-    def _add_views(self, new: list[str], changed: list[str]) -> dict[str, AbstractSet[str]]:
+    def _add_views(self, new: list[str], changed: Mapping[str, Explained]) -> dict[str, AbstractSet[str]]:
         """Return the views that each of the new and changed ones reads."""
         explained = dict[str, Explained]()
         for name in new:
@@ -118,7 +119,7 @@ class Plan:
                 self._stop(name, f"{refused}")
             else:
                 explained[name] = self._explained(name)
-        explained |= {name: self._explained(name) for name in changed}
+        explained |= changed
         for name, one in explained.items():
             mentioned = {*_WORD.findall(str(self._wanted.views[name]))} & {*changed} - {name}
             if one.refused and mentioned:  # it may need their new columns
@@ -144,24 +145,25 @@ class Plan:
         view = self._client.view(name, definition=self._wanted.views[name], wait=False, replace=True)
         view.wait_until_live(BuildProgress(name))
 
-    def _is_changed(self, name: str) -> bool:
-        """Whether a view that exists is to be replaced."""
+    def _changed(self, name: str) -> Explained | None:
+        """Return the new definition of a view that exists and is to be replaced."""
         if name in self._relations:
             self._stop(name, f"{name} is a relation of the service; to drop it with its rows: `livejoin drop relation {name}`")
-            return False
+            return None
         view, wanted = self._views[name], self._wanted.views[name]
         if stripped(wanted) != stripped(view["definition"]):
             if view["state"] == "building":
                 self._stop(name, f"the view {name} is being built: repeat the command when it is live, to compare definitions")
-                return False
-            if name not in self._explained(name).same:
-                return True
+                return None
+            explained = self._explained(name)
+            if name not in explained.same:
+                return explained
         elif view["state"] == "failed":
             why = view["problem"]["detail"]
             self._stop(name, f"the view {name} has failed ({why}); drop it, and repeat the command: {self._drops(name)}")
         if view["state"] == "building":
             self.building.append(name)
-        return False
+        return None
 
     def _drop(self, extra: list[str], new: Mapping[str, AbstractSet[str]]) -> None:
         reads: dict[str, AbstractSet[str]] = {name: {*view["reads"]} for name, view in self._views.items() if name not in extra}

@@ -1,1 +1,1 @@
-"""A single writer turns batches into durable versions. Start with `engine`; `writer` has the order of steps, `state` what a batch does."""
+"""Changes of definitions, in the writer's turn: views are registered, replaced and dropped, relations extended."""

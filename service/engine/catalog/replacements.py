@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import wait as waiting
@@ -21,6 +20,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
+from service.durability.database import ViewRecord
 from service.durability.log import Log
 from service.engine.builds import Builds
 from service.engine.queued import change
@@ -36,9 +36,6 @@ from service.views.stored import StoredView
 
 log = logging.getLogger("livejoin.views")
 
-_SOON = 0.02  # seconds until feeds are looked at again
-
-
 class Candidates(NamedTuple):
     """Views to be built, each after those that it reads, and the stored views that they read, some of which may be new."""
 
@@ -52,11 +49,16 @@ class Replacement:
     def __init__(self, name: str, views: Mapping[str, LiveView]) -> None:
         self.name, self.views = name, views
         self.future = Future[Problem | None]()  # done when it is over; of one that has failed or was cancelled, the problem
-        self.problem: Problem | None = None  # once it has failed
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why it has failed."""
+        return self.future.result() if self.future.done() else None
 
     @property
     def progress(self) -> float:
-        return sum(view.progress for view in self.views.values()) / len(self.views)
+        views = self.views  # none once it has failed
+        return sum(view.progress for view in views.values()) / max(1, len(views))
 
 
 class Replacements:
@@ -108,19 +110,20 @@ class Replacements:
 
     def _run(self, made: Replacement, built: list[Future[None]]) -> None:
         waiting(built)
-        for view in filter(None, map(self._state.views.get, made.views)):
-            if view.feed is not None:
-                view.feed.stored(0)  # what is to be settled, or read, is so here, and not in the writer's turn
         try:
-            while not self._writer.call(partial(change, partial(self._conclude, made))).result():
-                time.sleep(_SOON)
+            is_over = False
+            while not is_over:
+                for view in filter(None, map(self._state.views.get, made.views)):
+                    if view.feed is not None:
+                        view.feed.settle()  # here, not in the writer's turn
+                is_over = self._writer.call(partial(change, partial(self._conclude, made))).result()
         except Problem as problem:  # the service is stopping
             if not made.future.done():
                 made.future.set_result(problem)
 
     def _conclude(self, made: Replacement) -> Callable[[], bool]:
-        """Replace the views, unless that is not wanted any more, or a view has failed; False: their feeds have deltas that are to be read
-        first."""
+        """Replace the views, unless that is not wanted any more, or a view has failed; False: their feeds have got deltas that are to be
+        read first."""
         if self._now is not made:
             return lambda: True
         for view in made.views.values():
@@ -128,9 +131,7 @@ class Replacements:
                 problem = view.problem or Problem("view-failed", f"the view {view.name} could not be built")
                 return partial(self._fail, made, problem)
         former = {name: self._state.views[name] for name in made.views}
-        if behind := [view.feed for view in former.values() if view.feed is not None and view.feed.is_behind]:
-            for feed in behind:
-                feed.housekeep(self._versions.published.number, True)
+        if any(view.feed is not None and view.feed.is_behind for view in former.values()):
             return lambda: False
         try:
             self._log.require_room()
@@ -140,7 +141,6 @@ class Replacements:
 
     def _fail(self, made: Replacement, problem: Problem) -> bool:
         log.error("the view %s could not be replaced, and stays as it was: %s", made.name, problem.detail)
-        made.problem = problem
         self._failed = {**self._failed, made.name: made}
         self._end(made, problem)
         made.views = {}  # their structures are freed
@@ -156,7 +156,7 @@ class Replacements:
 
     def _replace(self, made: Replacement, former: Mapping[str, LiveView]) -> bool:
         state, version = self._state, self._state.newest + 1
-        records = [(former[name].id, view.view.definition, noted(view.view, version)) for name, view in made.views.items()]
+        records = [ViewRecord(former[name].id, name, view.view.definition, noted(view.view, version)) for name, view in made.views.items()]
         self._log.replace_views(version, records)
         self._now, state.incoming, state.newest = None, {}, version
         differences, ended = [], []

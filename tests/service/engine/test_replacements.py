@@ -20,6 +20,7 @@ from tests.service.engine.test_stored_views import REFUSED, check_tables, compar
 from tests.service.random_graphs import RELATIONS, Graph, Node, Rows
 from tests.service.running import batch, check, ids, keep_house, kill, look, of_ops, opened, parts, rows_of, running
 from tests.service.views.test_random_sql import Added
+from tests.waiting import until
 
 JOINED = "SELECT a.id AS i, b.id AS j FROM a JOIN b ON overlaps(a.x, b.x)"
 GROUPS = "SELECT v.i, count(*) AS n FROM v GROUP BY v.i"
@@ -34,10 +35,7 @@ def shown(engine: Instance, name: str) -> list[tuple[Any, ...]]:
 
 
 def wait_for_snapshot(engine: Instance) -> None:
-    until = time.monotonic() + 60
-    while not all(engine.snapshots._version >= view.since for view in engine.views.values()):
-        assert time.monotonic() < until
-        look(engine)
+    until(lambda: look(engine) or all(engine.snapshots._version >= view.since for view in engine.views.values()))
 
 
 def filled(folder: Path) -> Instance:
