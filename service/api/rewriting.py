@@ -19,12 +19,12 @@ from service.api.context import Context
 from service.api.http import media, parameters
 from service.api.http.admission import BodyBudget
 from service.api.http.answers import json_answer, missing
-from service.api.http.bodies import definition, read_body
+from service.api.http.bodies import definition, parse_json, read_body
 from service.api.http.parameters import TEXT_LIMIT, Flag, Natural
 from service.api.models import answers
 from service.api.models.body import Absent
 from service.api.models.examples import DELETION, RECEIPT, RECEIPT_SKIPPED, STAGED
-from service.api.models.requests import Deletion
+from service.api.models.requests import Deletion, StageCommit
 from service.api.openapi import answer, binary_content, body, failures, json_content, text_content
 from service.api.routing import RelationName, ServiceRequest, router
 from service.engine.outcomes import Receipt
@@ -50,7 +50,12 @@ class ReplaceParameters(BatchParameters):
     )
     commit: Flag = Field(
         False,
-        description="replace the relation by the rows of all parts, in the order of their numbers; the request has no body",
+        description="replace the relation by the rows of all parts, in the order of their numbers, or of those that the body names",
+        examples=[False],
+    )
+    keep: Flag = Field(
+        False,
+        description="with `commit=true`: keep the rows with other keys, so that the rows of the parts are upserts, in one version",
         examples=[False],
     )
 
@@ -66,8 +71,8 @@ _REPLACED = json_content(answers.ReplacementAnswer, RECEIPT, RECEIPT_SKIPPED, ST
     summary="Replace the rows of a relation, in one version",
     description="The rows replace all rows of the relation; followers of views get only the differences. Rows have no `_op`; if several "
     "have the same key, the last one counts. With `on_error=skip`, if a row is bad but its key can be read, the relation keeps its old row "
-    "with that key. If there are too many rows for one body, send parts with `stage`, and then a request with `stage` and `commit` and no "
-    "body.",
+    "with that key. If there are too many rows for one body, send parts with `stage`, and then a request with `stage` and `commit`, whose "
+    "body is empty, or names the parts to commit: `{\"parts\": [0, 2]}`. Other parts are kept.",
     openapi_extra=body(
         {
             **text_content(media.JSONL, _ROWS),
@@ -93,7 +98,7 @@ async def replace_relation(request: ServiceRequest, name: RelationName, query: A
     budget = BodyBudget.of_replacement(context.bodies)
     try:
         if query.commit and stage is not None:
-            return await _commit(context, request, budget, name, stage, given)
+            return await _commit(context, request, budget, name, stage, query.keep, given)
         kind = media.content_type(request.scope["fields"], ROWS_TYPES)
         with engine.under_way.expecting(given, request.token.relations):
             sent = await read_body(request.scope, request.receive, budget)
@@ -112,20 +117,26 @@ async def replace_relation(request: ServiceRequest, name: RelationName, query: A
     return json_answer(emitted | {"skipped_count": batch.error_count, "skipped": skipped})
 
 
-async def _commit(context: Context, request: ServiceRequest, budget: BodyBudget, name: str, stage: str, given: dict[str, Any]) -> Response:
+async def _commit(
+    context: Context, request: ServiceRequest, budget: BodyBudget, name: str, stage: str, keep: bool, given: dict[str, Any]
+) -> Response:
     with context.engine.under_way.expecting(given, request.token.relations):
-        if await read_body(request.scope, request.receive, budget):
-            raise Problem("malformed-body", "a commit has no body: send the rows as a part before it")
+        sent = await read_body(request.scope, request.receive, budget)
+        if sent and request.headers.get("content-type") != media.JSON:
+            raise Problem("malformed-body", 'a commit has no rows: send them as a part before it; its body may only be {"parts": […]}')
+        parts = parameters.checked(StageCommit, parse_json(sent, "malformed-body")).parts if sent else None
         batch = Batch([], 0, 0, [], 0)
         settle(batch, given, request.token)
         context.engine.under_way.begin(batch)
-    return await _rewritten(context, batch, partial(context.engine.commit_stage, name, stage, batch))
+    return await _rewritten(context, batch, partial(context.engine.commit_stage, name, stage, batch, parts, keep))
 
 
 def _check_stage(query: ReplaceParameters) -> None:
     for name, there in (("part", query.part is not None), ("commit", query.commit)):
         if there and query.stage is None:
             raise bad_parameter(name, "requires stage")
+    if query.keep and not query.commit:
+        raise bad_parameter("keep", "requires commit=true: the rows of one body are upserts by POST /v1/relations/{name}/changes")
     if query.commit and query.part is not None:
         raise bad_parameter("part", "cannot be combined with commit: send the part before")
     if query.stage is not None and not query.commit:

@@ -12,7 +12,7 @@ import logging
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as waiting
 from contextlib import suppress
@@ -255,14 +255,15 @@ class Engine(ABC):
             raise dropped(name)
         return kept
 
-    def commit_stage(self, name: str, stage: str, batch: Batch) -> Receipt:
-        """As `replace`, with the staged rows, and remove the stage; `batch` names its source. Problems `not-found`, `bad-rows`."""
+    def commit_stage(self, name: str, stage: str, batch: Batch, parts: Collection[int] | None = None, keep: bool = False) -> Receipt:
+        """As `replace`, with the rows of these parts of a stage (None: all), which are removed; `batch` names its source. `keep`: rows with
+        other keys stay. Problems `not-found`, `bad-rows`."""
         with self.under_way.turn(batch):
             if (repeated := self.repeated(batch)) is not None:
                 self.stages.drop(self.relation(name), stage)
                 return repeated
-            with self._rewrites.held(name) as held, self.stages.taken(held.relation, stage, batch):
-                return self._rewrites.replace_held(held, batch)
+            with self._rewrites.held(name) as held, self.stages.taken(held.relation, stage, batch, parts):
+                return self._rewrites.replace_held(held, batch, keep)
 
     def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Condition]]) -> Receipt:
         """Delete the rows of a relation that meet the filters; waits. As `Rewrites.delete`; a repeated batch is not applied again."""

@@ -56,10 +56,10 @@ class Rewrites:
                 refuse_bad(batch, batch.errors, batch.error_count)
             return self.replace_held(held, batch)
 
-    def replace_held(self, held: HeldRelation, batch: Batch) -> Receipt:
-        """As `replace`, with a batch that was validated against the definition of the held relation."""
+    def replace_held(self, held: HeldRelation, batch: Batch, keep: bool = False) -> Receipt:
+        """As `replace`, with a batch that was validated against the definition of the held relation. `keep`: rows with other keys stay."""
         rows = [changes.rows.arrow for changes in batch.changes]
-        return self._submit(batch, lambda: Replacement(*held, rows, batch.bad_keys))
+        return self._submit(batch, lambda: Replacement(*held, rows, None if keep else batch.bad_keys))
 
     def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Condition]]) -> Receipt:
         """Delete the rows that meet the filters. Problems: `not-found`, those of `filters`, those of any batch."""

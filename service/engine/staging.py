@@ -1,4 +1,4 @@
-"""Replacements sent in parts: the rows of each part are stored in a file, until all parts are committed as one version.
+"""Replacements sent in parts: the rows of each part are stored in a file, until they are committed as one version.
 
     stages/7.arrow    one part: an Arrow IPC stream of its valid rows, another one of the keys of its bad rows
 
@@ -13,7 +13,7 @@ import itertools
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,42 +94,49 @@ class Stages:
         return number, stage
 
     @contextlib.contextmanager
-    def taken(self, relation: Relation, name: str, batch: Batch) -> Iterator[None]:
-        """Give `batch` the changes of all parts, in order of their numbers; the stage is removed, but restored if the context fails.
+    def taken(self, relation: Relation, name: str, batch: Batch, parts: Collection[int] | None = None) -> Iterator[None]:
+        """Give `batch` the changes of these parts (None: all), in order of their numbers; they are removed, but restored if the context
+        fails.
 
         `relation` as it is now, while its definition cannot change. Rows that an extension of it has made bad are skipped if their part was
         sent with `on_error=skip`. Problems `not-found`, `bad-rows` (of other parts). The rows are read from the files as they are used.
         """
         with self._lock:
             self._discard_expired()
-            stage = self._stages.pop((relation.id, name), None)
-        if stage is None:
-            said = f"{relation.name} has no stage {name!r}: it was committed, or dropped an hour after its last part or at a restart"
-            raise Problem("not-found", f"{said}; send its parts again")
+            stage = self._stages.get((relation.id, name), _NO_STAGE)
+            numbers = sorted(stage.parts if parts is None else set(parts))
+            if stage is _NO_STAGE or not stage.parts.keys() >= set(numbers):
+                part = "" if stage is _NO_STAGE else f"part {min(set(numbers) - stage.parts.keys())} of "
+                said = "it was committed, or dropped an hour after its last part or at a restart; send its parts again"
+                raise Problem("not-found", f"{relation.name} has no {part}stage {name!r}: {said}")
+            taken = {number: stage.parts.pop(number) for number in numbers}
+            if not stage.parts:
+                del self._stages[relation.id, name]
         try:
-            _gather(relation, [part for _, part in sorted(stage.parts.items())], batch)
+            _gather(relation, taken.values(), batch)
             yield
         except BaseException:
             with self._lock:
                 kept = self._stages.setdefault((relation.id, name), stage)
-            if kept is not stage:  # another one was begun meanwhile
-                _remove(stage)
+                lost = taken.keys() if kept is not stage else taken.keys() & stage.parts.keys()  # sent again, or another stage begun
+                stage.parts.update((number, part) for number, part in taken.items() if number not in lost)
+            _remove([taken[number] for number in lost])
             raise
-        _remove(stage)
+        _remove(taken.values())
 
     def drop(self, relation: Relation, name: str) -> None:
         """Discard a stage, if it exists."""
         with self._lock:
             stage = self._stages.pop((relation.id, name), None)
         if stage is not None:
-            _remove(stage)
+            _remove(stage.parts.values())
 
     def drop_all(self, relation: Relation) -> None:
         """Discard all stages of a relation that is dropped."""
         with self._lock:
             dropped = [self._stages.pop(key) for key in list(self._stages) if key[0] == relation.id]
         for stage in dropped:
-            _remove(stage)
+            _remove(stage.parts.values())
 
     def sweep(self) -> None:
         """Discard expired stages."""
@@ -181,11 +188,14 @@ class Stages:
         for key, stage in list(self._stages.items()):
             if stage.used < limit:
                 del self._stages[key]
-                _remove(stage)
+                _remove(stage.parts.values())
 
 
-def _remove(stage: Stage) -> None:
-    for part in stage.parts.values():
+_NO_STAGE = Stage()
+
+
+def _remove(parts: Iterable[StagedPart]) -> None:
+    for part in parts:
         discard(part.path)
 
 

@@ -63,26 +63,28 @@ class Rewrite(Changes):
 class Replacement(Rewrite):
     """Replaces all rows of the relation by the given ones.
 
-    `kept`: keys whose rows stay, unless there is a new row. Of several rows with a key the last one counts. The constructor does the part
-    beside the writer: O(rows of both), and memory for the rows that differ, plus 4 bytes for each other row. Raises OverflowError for more
-    than 2 GiB of text in one column of the rows that differ.
+    `kept`: keys whose rows stay, unless there is a new row; None: all, so that the given rows are upserts. Of several rows with a key the
+    last one counts. The constructor does the part beside the writer: O(rows of both; with None, of the given ones), and memory for the rows
+    that differ, plus 4 bytes for each other row. Raises OverflowError for more than 2 GiB of text in one column of the rows that differ.
     """
 
     __slots__ = ("_equal", "_absent", "_absent_keys", "_kept", "_given")
 
     def __init__(
-        self, relation: Relation, version: int, backlog: Backlog, rows: Sequence[pa.RecordBatch], kept: Sequence[pa.RecordBatch]
+        self, relation: Relation, version: int, backlog: Backlog, rows: Sequence[pa.RecordBatch],
+        kept: Sequence[pa.RecordBatch] | None,
     ) -> None:
         super().__init__(relation, version, backlog)
         self.count = sum(batch.num_rows for batch in rows)
         table = relation.table
-        stays = np.zeros(table.used, np.bool_)
+        stays = np.zeros(table.used if kept is not None else 0, np.bool_)
         different: list[pa.RecordBatch] = []
         equal: list[Slots] = [NO_SLOTS]
         for piece in _each_key_once(relation, rows):
             slots = table.find_seen(version, table.given_keys(RowBlock(piece.select(relation.key))))
             known = slots >= 0
-            stays[slots[known]] = True
+            if kept is not None:
+                stays[slots[known]] = True
             same = np.zeros(len(slots), np.bool_)
             same[known] = _alike(piece.filter(pa.array(known)), table.take(piece.schema.names, slots[known]))
             equal.append(slots[same])
@@ -90,9 +92,9 @@ class Replacement(Rewrite):
                 different.append(piece.filter(pa.array(~same)))
         self._equal = np.sort(np.concatenate(equal))
         self.rows = RowBlock(_joined(different)) if different else relation.no_rows
-        self._absent = _scanned(relation, version, lambda slots: slots[~stays[slots]])
+        self._absent = NO_SLOTS if kept is None else _scanned(relation, version, lambda slots: slots[~stays[slots]])
         self._absent_keys = _keys_at(relation, self._absent)
-        self._kept = [keys for keys in kept if keys.num_rows]
+        self._kept = None if kept is None else [keys for keys in kept if keys.num_rows]
         self._given = table.given(self.rows) if different else None
 
     @property
@@ -108,6 +110,8 @@ class Replacement(Rewrite):
             inserts, given = RowBlock(_joined([self.rows.arrow, back]) if self.rows.num_rows else back), None
         given = given if given is not None or not inserts.num_rows else table.given(inserts)
         previous = table.find_given(given) if given is not None else NO_SLOTS
+        if self._kept is None:
+            return self._effect(inserts, given, previous, NO_SLOTS, self._absent_keys)
         kept = np.concatenate([NO_SLOTS, *(table.find(RowBlock(keys)) for keys in self._kept)])
         stays = table.living(self._absent) & ~np.isin(self._absent, kept)
         new = np.setdiff1d(since.inserted, np.concatenate((previous, kept)), assume_unique=False).astype(np.int32)

@@ -181,9 +181,29 @@ def test_stages(client: httpx.Client) -> None:
     assert ok(commit)["duplicate"]
     problem(client.post("/v1/relations/stays/replace", params={"stage": "night", "commit": "true"}), 404, "not-found")
     wrong: list[dict[str, Any]] = [{"part": 1}, {"commit": "true"}, {"stage": ""}, {"stage": "x", "epoch": 1, "source": "n"}]
-    for parameters in (*wrong, {"stage": "x", "part": 1, "commit": "true"}):
+    for parameters in (*wrong, {"stage": "x", "part": 1, "commit": "true"}, {"stage": "x", "keep": "true"}):
         problem(replace(client, [stay(1)], **parameters), 400, "bad-parameter")
     problem(replace(client, [stay(1)], stage="x", commit="true"), 400, "malformed-body")
+
+
+def test_staged_upserts(client: httpx.Client) -> None:
+    """Parts that are named make one version; rows with other keys stay, and so do the other parts."""
+    before = ok(replace(client, [stay(1), stay(2), stay(3)]))["version"]
+    for part, row in enumerate((stay(2, room="B"), stay(4), stay(5), stay(1))):
+        ok(replace(client, [row], stage="day", part=part))
+    params = {"stage": "day", "commit": "true", "keep": "true"}
+
+    def commit(body: Any) -> httpx.Response:
+        return client.post("/v1/relations/stays/replace", params=params, json=body)
+
+    receipt = ok(commit({"parts": [0, 1, 3]}))
+    assert (receipt["version"], receipt["applied"]) == (before + 1, 3)
+    assert {row["id"]: row["room"] for row in rows_of(client)} == {1: "A", 2: "B", 3: "A", 4: "A"}
+    for body, said in (({"parts": ["x"]}, "bad-parameter"), ({"part": [1]}, "bad-parameter"), ([2], "malformed-body")):
+        problem(commit(body), 400, said)
+    problem(commit({"parts": [1, 2]}), 404, "not-found")
+    assert ok(client.post("/v1/relations/stays/replace", params={"stage": "day", "commit": "true"}))["applied"] == 1
+    assert ids(client) == {5}
 
 
 def test_parts_of_a_former_definition(client: httpx.Client) -> None:

@@ -154,9 +154,10 @@ class AsyncRelation(AsyncReadings):
             "POST", f"{self._path}/replace", content=content, media_type=media_type, params=params, repeatable=True
         )
 
-    async def commit(self, stage: str) -> Receipt:
-        """Replace the relation by the rows of a stage. Raises NotFound."""
-        return await self._http.post_changes(f"{self._path}/replace", params={"stage": stage, "commit": "true"})
+    async def commit(self, stage: str, parts: Sequence[int] | None = None, *, keep: bool = False) -> Receipt:
+        """Replace the relation by the rows of a stage, or of some of its parts. keep: rows with other keys stay. Raises NotFound."""
+        params = {"stage": stage, "commit": "true"} | ({"keep": "true"} if keep else {})
+        return await self._http.post_changes(f"{self._path}/replace", None if parts is None else {"parts": parts}, params=params)
 
     async def delete_where(
         self,

@@ -155,9 +155,10 @@ class Relation(Readings):
             "POST", f"{self._path}/replace", content=content, media_type=media_type, params=params, repeatable=True
         )
 
-    def commit(self, stage: str) -> Receipt:
-        """Replace the relation by the rows of a stage. Raises NotFound."""
-        return self._http.post_changes(f"{self._path}/replace", params={"stage": stage, "commit": "true"})
+    def commit(self, stage: str, parts: Sequence[int] | None = None, *, keep: bool = False) -> Receipt:
+        """Replace the relation by the rows of a stage, or of some of its parts. keep: rows with other keys stay. Raises NotFound."""
+        params = {"stage": stage, "commit": "true"} | ({"keep": "true"} if keep else {})
+        return self._http.post_changes(f"{self._path}/replace", None if parts is None else {"parts": parts}, params=params)
 
     def delete_where(
         self,

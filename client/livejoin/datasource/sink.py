@@ -3,29 +3,40 @@
     stream   a task returns its rows as Arrow in its commit message; `commit` sends one batch, whose source, epoch (the batch's id) and run
              (the query's id) the service remembers: a batch that is run again, or may have been applied already, is applied once. Empty
              batches are sent, too, so that a service that lacks one is noticed
-    batch    each task sends its rows as it reads them, in requests of some megabytes: upserts and deletes, so a task may be run again
+    batch    each task stages its rows in parts, numbered by its attempt; `commit` names the parts of the attempts that count, so a task
+             may be run again, or twice. They make one version, if they are few enough. Rows with a column `_op` are sent by the tasks as
+             they read them: upserts and deletes, so a task may be run again
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Literal, cast
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
-from livejoin import Client, Receipt
+from livejoin import Client, Receipt, Relation
 from livejoin.arrow import ARROW, stream_of
 from livejoin.datasource.errors import DataSourceError
 from livejoin.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, converting_errors, some_bad
 from livejoin.datasource.options import Options
+from livejoin.encoding import bodies
+from livejoin.wire.schema import OP_COLUMN
 
 BATCH = ("relation", "on_error")
 STREAM = ("relation", "source", "on_error", "reset", "run")
 _NO_CHANGES = b'{"changes": []}', "application/json"
 LARGEST = 128 << 20  # bytes of a batch of a stream: they are in the driver's memory several times
+_AT_ONCE = 1_000_000  # rows of a version of upserts
+_NOTHING = (0, 0)  # the part without rows by which the service has judged the columns
+_PARTS_BITS = 20  # of a part's number: a task stages fewer
 _QUERY = "sql.streaming.queryId"  # the property by which Spark tells tasks whose they are
 OnError = Literal["reject", "skip"]
 
@@ -39,11 +50,13 @@ class WriteResult(WriterCommitMessage):
         self.content, self.run, self.rows = content, run, rows
 
 
-class SkippedRows(WriterCommitMessage):
-    """Bad rows that the service skipped in a task of a batch: their number, and some of them."""
+class TaskResult(WriterCommitMessage):
+    """The result of a task of a batch: the parts that it has staged, each with its number of rows; or the bad rows that the service has
+    skipped, their number and some of them."""
 
-    def __init__(self, count: int, some: list[dict[str, Any]]) -> None:
-        self.count, self.some = count, some
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, int]] = []
+        self.skipped_count, self.skipped = 0, list[dict[str, Any]]()
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -120,33 +133,74 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Upserts, and the operations of a column `_op`, one chunk per request."""
+    """Upserts, or all rows of the relation; or the operations of a column `_op`."""
 
-    def __init__(self, options: Options, overwrite: bool) -> None:
-        if overwrite:
-            raise DataSourceError(
-                'mode("overwrite") is not supported: mode("append") writes upserts; `livejoin load --replace`, and `Relation.replace` of '
-                "the client, replace all rows"
-            )
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self._service, self._relation = options.service, options.text("relation")
         self._on_error = cast(OnError, options.one_of("on_error", "reject", "skip"))
+        self._what, self._overwrite = f"the relation {self._relation}", overwrite
+        self._stage = None if OP_COLUMN in schema.names else uuid4().hex
+        if overwrite and self._stage is None:
+            raise DataSourceError(f'mode("overwrite") replaces all rows: use mode("append"), or drop the column {OP_COLUMN}')
+        with self._service.connect() as lj, converting_errors(self._what, ""):
+            self._require_fit(lj.relation(self._relation), schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> SkippedRows:
-        count, some = 0, list[dict[str, Any]]()
-        with self._service.connect() as lj, converting_errors(f"the relation {self._relation}", ""):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
+        result, context = TaskResult(), TaskContext.get()
+        number = (context.taskAttemptId() + 1 if context else 1) << _PARTS_BITS
+        with self._service.connect() as lj, converting_errors(self._what, ""):
             relation = lj.relation(self._relation)
             for batch in iterator:
-                if batch.num_rows:
+                if self._stage is None and batch.num_rows:
                     receipt = relation.load(pa.table(batch), on_error=self._on_error)
-                    count, some = count + receipt.skipped_count, some or receipt.skipped
-        return SkippedRows(count, some)
+                    result.skipped_count += receipt.skipped_count
+                    result.skipped = result.skipped or receipt.skipped
+                elif self._stage is not None:
+                    for body in bodies(batch, "upsert"):
+                        part = relation.stage(self._stage, number, body.content, body.media_type, on_error=self._on_error)
+                        result.parts.append((number, part["part_rows"]))
+                        number += 1
+        return result
 
-    def commit(self, messages: list[SkippedRows | None]) -> None:
-        skipped = [message for message in messages if message is not None]
-        _report(f"the relation {self._relation}", sum(one.count for one in skipped), [bad for one in skipped for bad in one.some])
+    def commit(self, messages: list[TaskResult | None]) -> None:
+        results: list[TaskResult | Receipt] = [message for message in messages if message is not None]
+        parts = [_NOTHING, *chain.from_iterable(one.parts for one in results if isinstance(one, TaskResult))]
+        most = sum(rows for _, rows in parts) if self._overwrite else _AT_ONCE
+        if self._stage is not None:
+            with self._service.connect() as lj, converting_errors(self._what, ""):
+                relation = lj.relation(self._relation)
+                results += [relation.commit(self._stage, some, keep=not self._overwrite) for some in _groups(parts, most)]
+        _report(self._what, sum(one.skipped_count for one in results), [bad for one in results for bad in one.skipped])
 
-    def abort(self, messages: list[SkippedRows | None]) -> None:
-        """What was sent is kept: it is written again when the job is run again."""
+    def abort(self, messages: list[TaskResult | None]) -> None:
+        """The service forgets what was staged; what was sent is kept, and written again when the job is run again."""
+
+    def _require_fit(self, relation: Relation, schema: StructType) -> None:
+        """Raises DataSourceError (columns), Problem (a type that the service does not convert to that of the relation's column)."""
+        definition, given = relation.get(), [name for name in schema.names if name != OP_COLUMN]
+        known = [column["name"] for column in definition["columns"]]
+        if unknown := [name for name in given if name not in known]:
+            raise DataSourceError(f"{self._what} has no column {unknown[0]}: its columns are {', '.join(known)}")
+        required = [column["name"] for column in definition["columns"] if not column["nullable"]]
+        if missing := [name for name in (definition["key"] if self._stage is None else required) if name not in given]:
+            raise DataSourceError(f"the rows lack the column {missing[0]} of {self._what}, which is not nullable: add it")
+        nothing = stream_of([pa.RecordBatch.from_pylist([], to_arrow_schema(schema, timezone="UTC"))])
+        if self._stage is None:
+            relation.post(nothing, ARROW)
+        else:
+            relation.stage(self._stage, _NOTHING[0], nothing, ARROW)
+
+
+def _groups(parts: list[tuple[int, int]], most: int) -> Iterator[list[int]]:
+    """The parts that are committed together: of up to so many rows."""
+    group, rows = list[int](), 0
+    for number, count in parts:
+        if group and rows + count > most:
+            yield group
+            group, rows = [], 0
+        group.append(number)
+        rows += count
+    yield group
 
 
 def _rows_of(receipt: dict[str, Any]) -> int:

@@ -58,7 +58,7 @@ class LivejoinSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from livejoin.datasource.sink import BATCH, BatchWriter
 
-        return BatchWriter(self._options("for writing", *BATCH, columns=schema), overwrite)
+        return BatchWriter(self._options("for writing", *BATCH, columns=schema), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         from livejoin.datasource.sink import STREAM, StreamWriter

@@ -66,6 +66,10 @@ class ViewDefinition(RootModel[SqlView | JsonView | UnionView | UnionAllView | I
     model_config = ConfigDict(defer_build=True)
 
 
+class StageCommit(Body):
+    parts: list[Annotated[int, Field(ge=0)]] = Field(description="the numbers of the parts to commit")
+
+
 class ReadingForm(Body):
     parts: int = Field(8, ge=1, le=1000, description="maximum number of parts")
     hold: int = Field(600, ge=1, le=3600, description="seconds to keep the version after the last request")

@@ -123,11 +123,12 @@ def replacement(rng: random.Random, engine: Instance, held: HeldRelation, model:
     kept = rng.sample(range(40), 5)
     twice = of(dict.fromkeys(rng.sample(list(new), len(new) // 3), "former"))
     rows = [twice, of(new)] if rng.random() < 0.5 else [of(new)]
-    rewrite = Replacement(*held, rows, [of(dict.fromkeys(kept)).select(["id"])])
+    keeps_all = rng.random() < 0.3
+    rewrite = Replacement(*held, rows, None if keeps_all else [of(dict.fromkeys(kept)).select(["id"])])
     scramble(rng, engine, model)
     before = there(engine)
     submit(engine, rewrite, len(new))
-    stays = {key: before[key] for key in kept if key in before}
+    stays = before if keeps_all else {key: before[key] for key in kept if key in before}
     model.clear()
     model.update(stays | new)
 

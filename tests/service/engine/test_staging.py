@@ -19,10 +19,10 @@ def part(first: int, count: int = 2) -> Batch:
     return batch(("upsert", "a", rows_of(first, count)))
 
 
-def taken(stages: Stages, relation: Relation, name: str) -> list[int]:
+def taken(stages: Stages, relation: Relation, name: str, *parts: int) -> list[int]:
     """The ids of the rows that a commit gets."""
     found = Batch([], 0, 0, [], 0)
-    with stages.taken(relation, name, found):
+    with stages.taken(relation, name, found, parts or None):
         return [id_ for changes in found.changes for id_ in changes.rows.arrow.column("id").to_pylist()]
 
 
@@ -95,6 +95,23 @@ def test_a_commit_that_fails_leaves_the_stage(tmp_path: Path, relation: Relation
             raise ZeroDivisionError
         assert files(tmp_path) == 1
     assert taken(stages, relation, "night") == [5, 6] and files(tmp_path) == 0
+
+
+def test_some_parts_are_committed(tmp_path: Path, relation: Relation) -> None:
+    """The others stay, such as those of tasks that have failed."""
+    stages = Stages(tmp_path, 100)
+    for number in (3, 5, 8, 9):
+        stages.put(relation, "night", number, part(10 * number))
+    with pytest.raises(Problem, match="no part 4 of stage 'night'") as caught:
+        taken(stages, relation, "night", 3, 4, 5)
+    assert caught.value.type == "not-found"
+    with pytest.raises(ZeroDivisionError), stages.taken(relation, "night", Batch([], 0, 0, [], 0), (3, 8)):
+        stages.put(relation, "night", 3, part(70))
+        raise ZeroDivisionError
+    assert taken(stages, relation, "night", 8, 3, 8) == [70, 71, 80, 81] and files(tmp_path) == 2
+    assert taken(stages, relation, "night") == [50, 51, 90, 91] and files(tmp_path) == 0
+    with pytest.raises(Problem, match="no stage 'night'"):
+        taken(stages, relation, "night", 5)
 
 
 def test_bounds(tmp_path: Path, relation: Relation) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,6 +15,7 @@ import livejoin
 from tests.server_process import ServerProcess
 
 COLUMNS = {"id": "int64", "room": "string", "s": "int64", "e": {"type": "int64", "nullable": True}}
+COLUMNS_DDL = "id LONG, room STRING, s LONG, e LONG"
 STAY = {"stay": ("s", "e")}
 SQL = "SELECT b.id AS booking, m.id AS job FROM {0} b JOIN {1} m ON b.room = m.room AND overlaps(b.stay, m.stay)"
 Pair = tuple[int, int]
@@ -74,6 +76,16 @@ class Hotel:
         (self.folder / "in").mkdir(exist_ok=True)
         lines = [f'{{"_op": "{op}", "id": {number}, "room": {room}, "s": 0, "e": 10}}\n' for number in numbers]
         (self.folder / "in" / f"{name}.json").write_text("".join(lines))
+
+    @property
+    def version(self) -> int:
+        answer = httpx.get(f"{self.service.url}/v1/relations/{self.bookings.name}/rows", params={"limit": 0})
+        return int(answer.headers["Livejoin-Version"])
+
+    def save(self, rows: DataFrame, mode: str = "append", **options: Any) -> None:
+        """Write the rows into the bookings, in batch."""
+        writer = rows.write.format("livejoin").options(url=self.service.url, relation=self.bookings.name, **options)
+        writer.mode(mode).save()
 
     @property
     def booked(self) -> list[int]:

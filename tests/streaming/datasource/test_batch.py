@@ -21,7 +21,7 @@ from pyspark.sql.functions import broadcast
 
 import livejoin
 from tests.server_process import ServerProcess
-from tests.streaming.datasource.spark_hotel import SQL, Made, failed
+from tests.streaming.datasource.spark_hotel import COLUMNS_DDL, SQL, Made, failed
 from tests.waiting import until
 
 
@@ -204,6 +204,8 @@ def test_tables_of_the_catalog(hotel: Made) -> None:
         with pytest.raises(PySparkException) as error:
             sql("INSERT INTO clashes_t VALUES (1, 1)")
         assert "the option 'relation' is required for writing" in failed(error)
+        sql("INSERT OVERWRITE bookings_t SELECT 3, 'A', 0, 10")
+        assert h.booked == [3]
         secret = f"view '{h.view.name}', token 'lj_x'"
         for options, said in (("vue 'x'", "unknown option 'vue'"), (secret, "give the token in LIVEJOIN_TOKEN")):
             with pytest.raises(PySparkException) as error:
@@ -238,9 +240,58 @@ def test_rows_are_written_in_batch(hotel: Made) -> None:
                 sink.save()
             assert "room of row 0" in failed(error)
     assert h.booked == list(range(4990, 5000))
+
+
+def test_a_batch_is_written_in_one_version(hotel: Made) -> None:
+    """Or not at all; a task that is run again writes its rows once."""
+    h = hotel()
+    version = h.version
+    failing = h.folder / "failing"
+
+    def fail_once(batches: Iterator[Any]) -> Iterator[Any]:
+        for number, batch in enumerate(batches):
+            if number and batch.column(0)[0].as_py() > 4000 and not failing.exists():
+                failing.touch()
+                raise ValueError("the task has failed")
+            yield batch
+
+    h.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 500)
+    try:
+        rows = h.spark.range(0, 5000, 1, 3).selectExpr("id", "'A' AS room", "id AS s", "id + 1 AS e").mapInArrow(fail_once, COLUMNS_DDL)
+        h.save(rows)
+    finally:
+        h.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert failing.exists() and h.booked == list(range(5000)) and h.version == version + 1
+    half_bad = h.spark.range(6000, 6010, 1, 2).selectExpr("id", "IF(id < 6009, 'B', NULL) AS room", "id AS s", "id + 1 AS e")
+    with pytest.raises(PySparkException):
+        h.save(half_bad)
+    assert h.booked == list(range(5000))
+    h.save(half_bad, on_error="skip")
+    assert h.booked[5000:] == list(range(6000, 6009)) and h.version == version + 2
+    h.save(h.spark.range(4).selectExpr("id", "'C' AS room", "CAST(id AS SMALLINT) AS s", "NULL AS e"), "overwrite")
+    assert h.booked == [0, 1, 2, 3] and h.version == version + 3
+    h.save(h.spark.range(0).selectExpr("id", "'C' AS room", "id AS s"), "overwrite")
+    assert h.booked == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("id, 'A' AS room, id AS s, id AS ende", "has no column ende: its columns are id, room, s, e"),
+        ("id, 'A' AS room", "the rows lack the column s of the relation"),
+        ("room, 'delete' AS _op", "the rows lack the column id of the relation"),
+        ("id, 'A' AS room, 'x' AS s, id AS e", "the column 's' is string; it must be convertible to int64"),
+        ("id, 'A' AS room, array(id) AS s", "the column 's' is list<"),
+    ],
+)
+def test_columns_that_do_not_fit(hotel: Made, columns: str, said: str) -> None:
+    """Refused before any task runs, in one sentence."""
+    h = hotel()
+    version = h.version
     with pytest.raises(PySparkException) as error:
-        writer.mode("overwrite").save()
-    assert "livejoin load --replace" in failed(error)
+        h.save(h.spark.sql("SELECT 1L AS id, 'B' AS room").selectExpr(*columns.split(", ")))
+    assert said in failed(error) and "Task" not in failed(error)
+    assert h.version == version
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import NamedTuple, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import livejoin
 from livejoin.datasource import sink
@@ -24,6 +26,19 @@ from tests.server_process import ServerProcess
 
 TOKEN = "token.*; give a valid token in the option 'token', or in LIVEJOIN_TOKEN; a stream that is restarted continues where it stopped"
 ROWS = pa.record_batch({"id": pa.array([1, 2])})
+
+
+class Attempts:
+    """In place of Spark's TaskContext: each task is another attempt."""
+
+    def __init__(self) -> None:
+        self._number = itertools.count()
+
+    def get(self) -> Attempts:
+        return self
+
+    def taskAttemptId(self) -> int:
+        return next(self._number)
 
 
 class Query(NamedTuple):
@@ -154,14 +169,20 @@ def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
         assert "bbb" not in str(error.value)
 
 
-def test_some_of_the_rows_that_were_skipped_are_told(shared_server: ServerProcess, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("op", [[], ["_op"]])
+def test_some_of_the_rows_that_were_skipped_are_told(
+    shared_server: ServerProcess, caplog: pytest.LogCaptureFixture, op: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "TaskContext", Attempts())
     with livejoin.connect(shared_server.url) as lj:
         lj.relation("skipped").create({"id": "int64", "room": "string"}, "id")
     options = Options({"url": shared_server.url, "relation": "skipped", "on_error": "skip"}, "for writing", BATCH)
-    writer = BatchWriter(options, overwrite=False)
+    schema = StructType([StructField("id", LongType()), *(StructField(name, StringType()) for name in ("room", *op))])
+    writer = BatchWriter(options, schema, False)
     written = [writer.write(iter([pa.record_batch({"id": ids, "room": [None, "A"]})])) for ids in ([1, 2], [3, 4])]
     writer.commit([*written, None])
-    assert "2 bad rows were skipped" in caplog.text and caplog.text.count("room of row 0: ") == 2
+    assert "2 bad rows were skipped" in caplog.text and "room of row 0: " in caplog.text
+    assert caplog.text.count("room of row 0: ") == 2 if op else "room of row 2: " in caplog.text
 
 
 def test_changes_that_come_while_the_newest_token_is_asked_for() -> None:
