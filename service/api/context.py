@@ -19,6 +19,7 @@ from service.adhoc.queries import Queries
 from service.api.broadcast import Broadcasts
 from service.api.dashboard.happenings import Problems
 from service.api.http.admission import Bodies
+from service.api.named_readers import NamedReaders
 from service.durability.usage import RecentUsage
 from service.engine.outcomes import Receipt
 from service.errors import Problem
@@ -92,6 +93,7 @@ class Context:
         self._streams: set[asyncio.Task[None]] = set()
         self.bodies = Bodies(settings)
         self.problems = Problems()
+        self.named_readers = NamedReaders()
         self.queries = Queries(settings)
         self.usage = RecentUsage(settings.data, USAGE_AGE)
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")

@@ -149,6 +149,10 @@ class EngineCollector(Collector):
         yield held
         yield from _of_folder(self._context)
         yield from _of_views(engine.views, engine.large_batches_wait_for)
+        behind = GaugeMetricFamily("livejoin_reader_lag_versions", "Versions that a named reader is behind.", labels=["reader", "view"])
+        for one in self._context.named_readers.recent():
+            behind.add_metric([one.name, one.view], engine.published.number - one.version)
+        yield behind
 
 
 def _of_process(context: Context) -> Iterator[Metric]:

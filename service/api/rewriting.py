@@ -122,7 +122,7 @@ async def _commit(
 ) -> Response:
     with context.engine.under_way.expecting(given, request.token.relations):
         sent = await read_body(request.scope, request.receive, budget)
-        if sent and request.headers.get("content-type") != media.JSON:
+        if sent and not request.headers.get("content-type", "").startswith(media.JSON):
             raise Problem("malformed-body", 'a commit has no rows: send them as a part before it; its body may only be {"parts": […]}')
         parts = parameters.checked(StageCommit, parse_json(sent, "malformed-body")).parts if sent else None
         batch = Batch([], 0, 0, [], 0)

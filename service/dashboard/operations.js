@@ -26,6 +26,13 @@ export function operations(main, { signal }) {
     ["kept", ([, { feed }]) => number(feed.rows), "number"],
     ["memory", ([, { feed }]) => bytes(feed.bytes), "number"],
   ], ([name]) => name, () => empty("No view can be followed."));
+  const readers = liveTable("Named readers", [
+    ["reader", (one) => one.name],
+    ["view", (one) => h("a", { href: to.view(one.view) }, one.view)],
+    ["version", (one) => number(one.version), "number"],
+    ["behind", (one) => (one.behind ? `${number(one.behind)} versions` : "–"), "number"],
+    ["idle", (one) => duration(Math.floor(one.idle_seconds)), "number"],
+  ], (one) => `${one.name} ${one.view}`, () => empty("No readers give their name.", "Queries on Spark do, and requests with the header Livejoin-Reader."));
   const sources = liveTable("Sources", [
     ["source", (one) => one.name],
     ["run", (one) => one.run ?? "–"],
@@ -45,11 +52,12 @@ export function operations(main, { signal }) {
   const restricted = h("div");
   const tokens = tokenPanel(signal);
   fill(main, h("div.title", {}, h("h1", "Operations")), restricted, panel("Service", figures), panel("Recent problems", problems.element),
-    h("div.columns", {}, h("div.wide", {}, panel("Feeds and followers", feeds.element), panel("Sources", sources.element), panel("Pinned versions", pins.element)), h("div.narrow", {}, tokens.element)));
+    h("div.columns", {}, h("div.wide", {}, panel("Feeds and followers", feeds.element), panel("Named readers", readers.element), panel("Sources", sources.element), panel("Pinned versions", pins.element)), h("div.narrow", {}, tokens.element)));
   watch(({ status }) => {
     if (!status) return;
     pins.update(status.pins ?? []);
     feeds.update(Object.entries(status.views).filter(([, one]) => one.feed));
+    readers.update(status.readers);
     problems.update(status.problems ?? []);
     show(figures, status);
     if (!status.token.covers_all || status.token.scope !== "admin") {

@@ -10,6 +10,7 @@ from math import inf
 from os import PathLike
 from time import monotonic
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 import orjson
@@ -30,11 +31,13 @@ log = logging.getLogger("livejoin.client")
 class AsyncHttp:
     """The connections to one service. Parameters as of `livejoin.connect`."""
 
-    def __init__(self, url: str, token: str | None, ca: str | PathLike[str] | None, patience: float, timeout: float) -> None:
+    def __init__(self, url: str, token: str | None, ca: str | PathLike[str] | None, patience: float, timeout: float, reader: str) -> None:
         self.url = url.rstrip("/")
         self.patience = patience
         self.was_there = False  # whether anything has ever answered
         headers = {"Accept-Encoding": "identity", "User-Agent": "livejoin-client"}
+        if reader:
+            headers["Livejoin-Reader"] = quote(reader)
         token = (token or "").strip()
         if not all("!" <= character <= "~" for character in token):
             raise ValueError("the token is not a valid one: it has characters that are not visible ASCII")

@@ -23,8 +23,8 @@ from livejoin.samples import Sample, samples
 class Client:
     """One service: see `livejoin.connect`. Use it in a `with`, or close it at the end."""
 
-    def __init__(self, url: str, token: str | None, ca: str | PathLike[str] | None, patience: float, timeout: float) -> None:
-        self._http = Http(url, token, ca, patience, timeout)
+    def __init__(self, url: str, token: str | None, ca: str | PathLike[str] | None, patience: float, timeout: float, reader: str) -> None:
+        self._http = Http(url, token, ca, patience, timeout, reader)
 
     def __repr__(self) -> str:
         return f"<livejoin client of {self.url}>"

@@ -129,7 +129,8 @@ def _page(url: str, former: Reading, now: Reading, warning: str = "") -> Group:
     parts: list[Any] = [Text(_first_line(url, now)), Text(_second_line(between)), Text(_third_line(between))]
     if warning:
         parts.append(Text(warning, style="bold red"))
-    return Group(*parts, "", _views(between))
+    readers = now.status.get("readers", [])
+    return Group(*parts, "", _views(between), *(["", _readers(readers)] if readers else []))
 
 
 def _first_line(url: str, now: Reading) -> str:
@@ -186,6 +187,17 @@ def _views(between: ReadingChange) -> Table:
             _bytes(now.value("livejoin_view_bytes", view=name)),
             _bytes(now.value("livejoin_view_changes_bytes", view=name)),
         )
+    return table
+
+
+def _readers(readers: list[dict[str, Any]]) -> Table:
+    """The readers that give their name."""
+    table = Table("reader", "view", box=None, pad_edge=False, header_style="bold")
+    for name in ("version", "behind", "idle"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in readers:
+        figures = _number(one["version"]), _number(one["behind"]), _duration(one["idle_seconds"])
+        table.add_row(Text(one["name"]), Text(one["view"]), *figures)
     return table
 
 

@@ -81,6 +81,7 @@ _STATUS = {
     },
     "warnings": [{"text": "A follower of the view clashes is 1,200 versions behind: it reads too slowly. " + _EXPIRES, "view": "clashes"}],
     "pins": [{"version": 41, "behind": 1, "readers": 1, "reading": "view clashes", "idle_seconds": 2.5, "age_seconds": 4.0}],
+    "readers": [{"name": "clashes-to-delta", "view": "clashes", "version": 41, "behind": 1, "idle_seconds": 0.5}],
     "problems": [],
 }
 
@@ -168,6 +169,8 @@ def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
         "disk": _disk(folder),
         "warnings": warnings(published.number, folder, figures, dict(views), held),
     }
+    recent = [one.to_json(published.number) for one in context.named_readers.recent()[-MOST_PINS:] if token.covers_view(one.view)]
+    shown["readers"] = recent[::-1]
     if held is not None:
         shown["pins"] = [_pin(one, published.number) for one in held[:MOST_PINS]]
     if token.covers_all and token.has("admin"):

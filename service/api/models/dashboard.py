@@ -87,6 +87,14 @@ class PinState(Body):
     age_seconds: Seconds = Field(description="for how long the version has been held, in seconds")
 
 
+class ReaderState(Body):
+    name: str = Field(description="the name that the reader gives in the header `Livejoin-Reader`, such as that of a query on Spark")
+    view: Name = Field(description="the view that it reads")
+    version: Count = Field(description="the version up to which it has requested the view")
+    behind: Count = Field(description="how many versions are newer")
+    idle_seconds: Seconds = Field(description="time since its last request, in seconds")
+
+
 class ProblemState(Body):
     time: datetime = Field(description=f"when it last happened, {TIME}")
     times: Annotated[int, Field(ge=1)] = Field(
@@ -126,6 +134,7 @@ class Status(Body):
     memory: Memory = Field(description="memory of the service, in bytes, of whatever relations and views")
     disk: Disk = Field(description="the data folder and its disk, in bytes, at most some seconds old")
     warnings: list[Warning] = Field(description="what an operator should look at")
+    readers: list[ReaderState] = Field(description="readers that give their name, of the last hour, the newest first, at most 50")
     pins: list[PinState] | Absent = Field(None, description="the versions that readers hold, at most 50; only for unrestricted tokens")
     problems: list[ProblemState] | Absent = Field(
         None, description="the recent problems, the newest first, at most 50; only for unrestricted tokens of the scope admin"

@@ -1,0 +1,46 @@
+"""What readers that give their name in `Livejoin-Reader`, such as queries on Spark, have read last. In memory, for an hour."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from service.api.http.media import Fields
+
+HEADER = b"livejoin-reader"
+_FORGOTTEN_AFTER = 3600.0  # seconds
+_MOST, _LONGEST = 1000, 200
+
+
+class NamedReader(NamedTuple):
+    """`version`: up to which it has requested the view; `at`: when, on the monotonic clock."""
+
+    name: str
+    view: str
+    version: int
+    at: float
+
+    def to_json(self, newest: int) -> dict[str, Any]:
+        shown = {"name": self.name, "view": self.view, "version": self.version, "behind": newest - self.version}
+        return shown | {"idle_seconds": round(time.monotonic() - self.at, 1)}
+
+
+class NamedReaders:
+    """By name and view, the one that has been idle for longest first. `note` belongs to the event loop; `recent` may be called by any
+    thread."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], NamedReader] = {}
+
+    def note(self, fields: Fields, view: str, version: int) -> None:
+        """Note what the request with these header fields reads, if it gives a name."""
+        if name := unquote(fields.get(HEADER, b"").decode("latin-1"))[:_LONGEST]:
+            self._last.pop((name, view), None)
+            self._last[name, view] = NamedReader(name, view, version, time.monotonic())
+            while len(self._last) > _MOST:
+                del self._last[next(iter(self._last))]
+
+    def recent(self) -> list[NamedReader]:
+        since = time.monotonic() - _FORGOTTEN_AFTER
+        return [one for one in self._last.copy().values() if one.at > since]
