@@ -47,6 +47,7 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("GET", "/v1/views/{name}/changes"): Right("read", "view"),
     ("GET", "/v1/views/{name}/changes/end"): Right("read", "view"),
     ("POST", "/v1/views/{name}/readings"): Right("read", "view"),
+    ("POST", "/v1/relations/{name}/readings"): Right("read", "relation"),
     ("DELETE", "/v1/readings/{id}"): Right("read"),
     **{(method, f"/v1/views/{{name}}/rows.{kind}"): Right("read", "view") for kind in FILES for method in ("GET", "HEAD")},
     **{(method, f"/v1/relations/{{name}}/rows.{kind}"): Right("read", "relation") for kind in FILES for method in ("GET", "HEAD")},

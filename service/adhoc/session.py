@@ -20,11 +20,13 @@ import pyarrow as pa
 
 from livejoin.wire.budget import Budget, take_arrow_stream
 from livejoin.wire.kinds import SENT_TYPES
-from service.adhoc import frames, narrowing
+from service.adhoc import frames
+from service.adhoc.conditions import conditions
 from service.adhoc.failures import Limits, fate, problem_of
 from service.adhoc.process import Child
 from service.adhoc.statement import RELATION, QueriedTable
 from service.errors import unsupported
+from service.reading import narrowing
 from service.reading.cursors import Readers, RowReader, open_relation_rows, open_rows
 
 _FIRST, _LARGEST = 32 << 10, 1 << 20  # bytes of a chunk, exceeded only by the rows read last
@@ -165,11 +167,12 @@ class Session:
         table = self._tables[number]
         if table.kind == RELATION:
             definition = self._readers.published.relation(table.name).definition
-            window, key = narrowing.of_relation(table, definition)
+            window, key = narrowing.of_relation(definition, list(conditions(table, [column.name for column in definition.columns])))
             return open_relation_rows(self._readers, table.name, version=self.version, window=window, key=key, columns=columns)
         view = self._readers.published.view(table.name)
         root = self._roots.get(view.id)  # of the definition that it has in this version
-        window, point = narrowing.of_view(table, view if root is None else root.view)
+        view = view if root is None else root.view
+        window, point = narrowing.of_view(view, list(conditions(table, view.shown.schema.names)))
         return open_rows(self._readers, table.name, version=self.version, window=window, point=point, columns=columns)
 
     def _hear(self) -> pa.RecordBatch | End | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Annotated, TypeVar, cast
@@ -27,6 +27,7 @@ from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
+from service.reading.choosing import Asked
 from service.reading.cursors import RowReader, open_rows
 from service.tables.resolution import NO_SLOTS
 from service.views.live_view import LiveView
@@ -52,9 +53,10 @@ def feed_of(view: LiveView) -> Feed:
 class _ArrowEncoder:
     """Encodes changes as Arrow."""
 
-    def __init__(self, view: LiveView) -> None:
-        """Raises Problem `not-acceptable` if a column of the view has a reserved name."""
+    def __init__(self, view: LiveView, columns: Sequence[str] | None) -> None:
+        """`columns`: those of the rows; None: all. Raises Problem `not-acceptable` if one has a reserved name."""
         keys, rows = (batch.schema for batch in view.shown.with_keys((NO_SLOTS,) * view.width))
+        rows = rows if columns is None else pa.schema([rows.field(name) for name in columns])
         for field in _OWN:
             if field.name in rows.names:
                 said = f"the view {view.name} has a column {field.name}, which Arrow changes use themselves: request JSON lines"
@@ -78,8 +80,8 @@ class _ArrowEncoder:
 class _ChangesSource:
     """A source of a `Stream`: the changes of a bounded subscription."""
 
-    def __init__(self, view: LiveView, subscription: Subscription) -> None:
-        self._subscription, self._made = subscription, _ArrowEncoder(view)
+    def __init__(self, view: LiveView, columns: Sequence[str] | None, subscription: Subscription) -> None:
+        self._subscription, self._made = subscription, _ArrowEncoder(view, columns)
 
     def step(self) -> Chunk:
         parts: Pieces = []
@@ -102,7 +104,7 @@ class _Part:
     """A source of a `Stream`: the rest of a view's rows after a cursor, as inserts."""
 
     def __init__(self, view: LiveView, reader: RowReader) -> None:
-        self._reader, self._made = reader, _ArrowEncoder(view)
+        self._reader, self._made = reader, _ArrowEncoder(view, reader.schema.names)
 
     def step(self) -> Chunk:
         found = self._reader.read_with_keys(CHUNK_ROWS)
@@ -117,10 +119,18 @@ class _Part:
         self._reader.close()
 
 
-async def in_arrow(context: Context, view: LiveView, feed: Feed, since: str, until: str) -> Response:
-    """Respond with the changes from `since` to `until`. Problems of `Feed.subscribe`; `not-acceptable`."""
-    opened = partial(feed.subscribe, since, until=until)
-    begun = await _begun(context, context.followers, opened, partial(_ChangesSource, view))
+async def in_arrow(
+    context: Context, fields: media.Fields, view: LiveView, feed: Feed, since: str, until: str, asked: Asked | None
+) -> Response:
+    """Respond with the changes from `since` to `until` to a request with these header fields. Problems of `Feed.subscribe`;
+    `not-acceptable`."""
+
+    def opened() -> Subscription:
+        subscription = feed.subscribe(since, until=until, asked=asked)
+        context.named_readers.note(fields, view.name, subscription.final or 0)
+        return subscription
+
+    begun = await _begun(context, context.followers, opened, partial(_ChangesSource, view, asked and asked.columns))
     return Stream(context, context.followers, *begun, media.ARROW, _HEADERS)
 
 

@@ -20,17 +20,19 @@ from service.api.context import Context
 from service.api.http import formats, media
 from service.api.http.answers import TAKEN
 from service.api.http.bodies import Receive, Scope, Send
-from service.api.http.parameters import Flag, MostPositive, Parameters, Seconds
+from service.api.http.parameters import Flag, MostPositive, Seconds, family
 from service.api.metrics import RECORDS_SENT
 from service.api.models.body import Absent
 from service.api.openapi import answer, binary_content, failures, header_parameter, text_content
 from service.api.records import OFFERED, records
 from service.api.routing import ServiceRequest, ViewName, router
+from service.api.rows import ColumnParameters, Window, condition_parameter, names_in, window
 from service.api.stream import client_gone
 from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
+from service.reading.choosing import Asked
 
 log = logging.getLogger("livejoin.api")
 
@@ -40,7 +42,13 @@ PROGRESS_INTERVAL = 15.0  # seconds between two records at most
 routes = router("followers")
 
 
-class FollowParameters(Parameters):
+class FollowParameters(ColumnParameters):
+    condition: str | Absent = condition_parameter()
+    windows: dict[str, Window] = family(
+        "overlaps.",
+        "`overlaps.<alias>.<interval>=lo,hi`: only rows whose interval overlaps this window; the view selects both of its ends",
+        {"overlaps.b.stay": "2026-01-01T00:00:00Z,"},
+    )
     since: str | Absent = Field(None, description="the token of the last applied `progress`; by default, only new changes")
     snapshot: Flag = Field(False, description="begin with all rows, as inserts", examples=[True])
     until: str | Absent = Field(None, description="with `since`: end at this token, from `/changes/end` or a later `progress`")
@@ -226,16 +234,21 @@ async def view_changes(request: ServiceRequest, name: ViewName, query: Annotated
         raise bad_parameter("until", "needs since, the token after which the changes begin")
     view = context.engine.views[name]
     feed = feed_of(view)
+    windows = {name.removeprefix("overlaps."): window(text) for name, text in query.windows.items()} or None
+    columns = None if query.columns is None else names_in(query.columns)
+    asked = Asked(windows, None, None, query.condition, columns) if windows or columns or query.condition is not None else None
     if cursor is not None:
         if not snapshot:
             raise bad_parameter("cursor", "needs snapshot=true: the rows of a part are sent as inserts")
         _require_unset(query, "since", "until", "limit", "wait")
+        if asked is not None:
+            raise bad_parameter("cursor", "is of a part with the rows and columns that were requested when its reading began")
         return await part_in_arrow(context, view, cursor)
     if kind == media.ARROW:
         assert since is not None and until is not None
         _require_unset(query, "limit", "wait")
-        return await in_arrow(context, view, feed, since, until)
-    subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot, until)
+        return await in_arrow(context, request.scope["fields"], view, feed, since, until, asked)
+    subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot, until, asked)
     return FollowResponse(context, feed, Follower(subscription, kind, query.limit), kind, query.wait)
 
 

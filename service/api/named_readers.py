@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -27,20 +28,22 @@ class NamedReader(NamedTuple):
 
 
 class NamedReaders:
-    """By name and view, the one that has been idle for longest first. `note` belongs to the event loop; `recent` may be called by any
-    thread."""
+    """By name and view, the one that has been idle for longest first. Any thread."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], NamedReader] = {}
+        self._lock = threading.Lock()
 
     def note(self, fields: Fields, view: str, version: int) -> None:
         """Note what the request with these header fields reads, if it gives a name."""
         if name := unquote(fields.get(HEADER, b"").decode("latin-1"))[:_LONGEST]:
-            self._last.pop((name, view), None)
-            self._last[name, view] = NamedReader(name, view, version, time.monotonic())
-            while len(self._last) > _MOST:
-                del self._last[next(iter(self._last))]
+            with self._lock:
+                self._last.pop((name, view), None)
+                self._last[name, view] = NamedReader(name, view, version, time.monotonic())
+                if len(self._last) > _MOST:
+                    del self._last[next(iter(self._last))]
 
     def recent(self) -> list[NamedReader]:
         since = time.monotonic() - _FORGOTTEN_AFTER
-        return [one for one in self._last.copy().values() if one.at > since]
+        with self._lock:
+            return [one for one in self._last.values() if one.at > since]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import time
 from collections import deque
 from collections.abc import Callable
@@ -72,13 +73,33 @@ def _checked(text: str) -> str:
 Window = Annotated[str, AfterValidator(_checked)]
 
 
+def names_in(text: str) -> list[str]:
+    """Parse `a,b`, where a name may be in double quotes as in SQL."""
+    try:
+        return next(csv.reader([text], strict=True, skipinitialspace=True), [])
+    except csv.Error:
+        raise ValueError("must be names separated by commas, each of which may be in double quotes") from None
+
+
+def _names(text: str) -> str:
+    names_in(text)
+    return text
+
+
 def _overlaps(description: str) -> Any:
     return Field(None, description=description, json_schema_extra={"pattern": "^[^,]*,[^,]*$"})
+
+
+def condition_parameter() -> Any:
+    return Field(
+        None, alias="where", description="only rows for which this condition is true, in SQL over their columns", examples=["price > 100"]
+    )
 
 
 class FilterParameters(Parameters):
     """The filters of the rows of a view."""
 
+    condition: str | Absent = condition_parameter()
     overlaps: Window | Absent = _overlaps("only rows whose joined intervals all overlap this window")
     windows: dict[str, Window] = family(
         "overlaps.",
@@ -98,6 +119,7 @@ class FilterParameters(Parameters):
 class RelationFilterParameters(Parameters):
     """The filters of the rows of a relation."""
 
+    condition: str | Absent = condition_parameter()
     overlaps: Window | Absent = _overlaps("only rows whose interval overlaps this window, of a relation with one interval")
     windows: dict[str, Window] = family(
         "overlaps.",
@@ -111,7 +133,13 @@ class VersionParameters(Parameters):
     version: Natural | Absent = Field(None, description="a version that is pinned by a cursor")
 
 
-class LimitParameters(VersionParameters):
+class ColumnParameters(Parameters):
+    columns: Annotated[str, AfterValidator(_names)] | Absent = Field(
+        None, description="only these columns, in this order, separated by commas; a name may be in double quotes", examples=["id,price"]
+    )
+
+
+class LimitParameters(ColumnParameters, VersionParameters):
     limit: Most | Absent = Field(None, description="maximum number of rows; 0 for version and emptiness only", examples=[1000])
 
 
@@ -148,7 +176,7 @@ def filters(query: FilterParameters) -> dict[str, Any]:
         columns[".".join(column)] = value
     if len(aliases) > 1:
         raise bad_parameter("where", f"a look-up uses the columns of one alias, not of {' and '.join(sorted(aliases))}")
-    return {"window": _windows(query), "point": (aliases.pop(), columns) if aliases else None}
+    return {"window": _windows(query), "point": (aliases.pop(), columns) if aliases else None, "where": query.condition}
 
 
 def _windows(query: FilterParameters | RelationFilterParameters) -> dict[str, tuple[str | None, str | None]] | None:
@@ -160,7 +188,7 @@ def _windows(query: FilterParameters | RelationFilterParameters) -> dict[str, tu
 def relation_filters(query: RelationFilterParameters) -> dict[str, Any]:
     """Return these parameters as arguments of `open_relation_rows`."""
     key = {name.partition(".")[2]: value for name, value in query.where.items()}
-    return {"window": _windows(query), "key": key or None}
+    return {"window": _windows(query), "key": key or None, "where": query.condition}
 
 
 class RowsEndpoint:
@@ -284,7 +312,7 @@ def _begin(opened: Opened, kind: str, limit: int | None, order: str | None, clie
     reader = opened()
     reader.client = client
     try:
-        first = None if order is None else FirstRows(parse_order(order, reader.schema), limit or 0)
+        first = None if order is None else FirstRows(parse_order(order, reader.every), limit or 0)
         rows = RowsEndpoint(reader, formats.make(kind, reader.version, reader.schema), limit)
         if first is None or not limit:
             yield from rows.prepare()
@@ -321,23 +349,25 @@ class RowsRequest(NamedTuple):
 
 
 def of_view(
-    context: Context, name: str, query: FilterParameters, version: int | None, limit: int | None = None, cursor: str | None = None
-) -> RowsRequest:
-    given = filters(query) | {"version": version, "cursor": cursor}
+    context: Context, name: str, query: FilterParameters, version: int | None, limit: int | None = None, cursor: str | None = None,
+    columns: str | None = None,
+) -> RowsRequest:  # fmt: skip
+    given = filters(query) | {"version": version, "cursor": cursor, "columns": None if columns is None else names_in(columns)}
     return RowsRequest(name, limit, partial(open_rows, context.engine.readers, name, **given), _pool(context, given))
 
 
 def of_relation(
-    context: Context, name: str, query: RelationFilterParameters, version: int | None, limit: int | None, cursor: str | None = None
-) -> RowsRequest:
-    given = relation_filters(query) | {"version": version, "cursor": cursor}
+    context: Context, name: str, query: RelationFilterParameters, version: int | None, limit: int | None, cursor: str | None = None,
+    columns: str | None = None,
+) -> RowsRequest:  # fmt: skip
+    given = relation_filters(query) | {"version": version, "cursor": cursor, "columns": None if columns is None else names_in(columns)}
     return RowsRequest(name, limit, partial(open_relation_rows, context.engine.readers, name, **given), _pool(context, given))
 
 
 def _pool(context: Context, asked: dict[str, Any]) -> Executor:
     """Return the threads to open a reader in. A look-up of a row that has just changed may wait long for the writer, so it must not use a
     reader's thread."""
-    waits = (asked.get("point") or asked.get("key")) is not None and asked["version"] is None and asked["cursor"] is None
+    waits = (asked.get("point") or asked.get("key") or asked["where"]) is not None and asked["version"] is None and asked["cursor"] is None
     return context.waiters if waits else context.readers
 
 
@@ -421,7 +451,10 @@ _VIEW_FAILURES = failures(*_FAILURES, "view-building", "view-failed")
 async def view_rows(request: ServiceRequest, name: ViewName, query: Annotated[ViewRowsParameters, Query()]) -> Response:
     context = request.context
     request.require_view(name)
-    return await _answer(request, context, of_view(context, name, query, query.version, query.limit, query.cursor), query)
+    asked = of_view(context, name, query, query.version, query.limit, query.cursor, query.columns)
+    found = await _answer(request, context, asked, query)
+    context.named_readers.note(request.scope["fields"], name, int(found.headers["Livejoin-Version"]))
+    return found
 
 
 @routes.get(
@@ -434,7 +467,8 @@ async def view_rows(request: ServiceRequest, name: ViewName, query: Annotated[Vi
 async def relation_rows(request: ServiceRequest, name: RelationName, query: Annotated[RelationRowsParameters, Query()]) -> Response:
     context = request.context
     request.require_relation(name)
-    return await _answer(request, context, of_relation(context, name, query, query.version, query.limit, query.cursor), query)
+    asked = of_relation(context, name, query, query.version, query.limit, query.cursor, query.columns)
+    return await _answer(request, context, asked, query)
 
 
 @routes.get(

@@ -34,6 +34,7 @@ from service.following.listeners import Listeners
 from service.following.pending import PendingDeltas, first_rows
 from service.following.segments import Segment, merged, segment_of, stored, taken_back, to_merge
 from service.following.subscriptions import Subscription
+from service.reading.choosing import Asked, ChosenChanges
 from service.reading.cursors import Readers, open_rows
 from service.reading.tokens import ForgedToken, Tokens
 from service.tables.store import pieces
@@ -192,16 +193,20 @@ class Feed(Listeners):
 
     # followers
 
-    def subscribe(self, since: str | None = None, snapshot: bool = False, until: str | None = None) -> Subscription:
+    def subscribe(
+        self, since: str | None = None, snapshot: bool = False, until: str | None = None, asked: Asked | None = None
+    ) -> Subscription:
         """Follow from a token, from a snapshot of the whole view (then `since` is ignored), or from now on; up to another token, if one is
-        given beside `since`.
+        given beside `since`. `asked`: only of these rows; their windows are on intervals whose ends the view shows.
 
-        Problems: `bad-token`, `token-expired`; `bad-parameter` if `until` is before `since`; `view-building`; `too-busy`; `not-found` once
-        the view is dropped.
+        Problems: `bad-token`, `token-expired`; `bad-parameter` of `asked`, and if `until` is before `since`; `view-building`; `too-busy`;
+        `not-found` once the view is dropped.
         """
         if self._closed is not None:
             raise self._closed
-        reader = open_rows(self._readers, self._name) if snapshot else None
+        chosen = None if asked is None else ChosenChanges(self._readers.published.view(self._name), asked, self._readers.settings)
+        window, _, _, where, columns = asked or Asked()
+        reader = open_rows(self._readers, self._name, window=window, where=where, columns=columns) if snapshot else None
         if reader is not None:
             position = reader.version
         else:
@@ -209,7 +214,7 @@ class Feed(Listeners):
         end = None if until is None else self._position(until)
         if end is not None and end < position:
             raise bad_parameter("until", f"this token is of version {end}, before that of since, {position}")
-        subscription = Subscription(self, position, reader, end)
+        subscription = Subscription(self, position, reader, end, chosen)
         holdings, most = self._readers.holdings, self._readers.settings.max_followers
         with holdings.lock:
             if holdings.count(Subscription) >= most:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from service.errors import Problem
 from service.following.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk
+from service.reading.choosing import ChosenChanges
 from service.reading.cursors import RowReader
 from service.reading.holdings import Holding
 
@@ -27,17 +28,20 @@ class FollowedFeed(Protocol):
 
 class Subscription(Holding):
     """Reads a feed from `position` (a version that the follower has completely) on; with a snapshot the whole view first. `until`: a
-    published version, whose `progress` is the last chunk.
+    published version, whose `progress` is the last chunk. `chosen`: which rows the follower gets; None: all. The snapshot has only those.
 
     Used by one thread at a time. An `error` chunk is the last one.
     """
 
-    def __init__(self, feed: FollowedFeed, position: int, snapshot: RowReader | None = None, until: int | None = None) -> None:
+    def __init__(
+        self, feed: FollowedFeed, position: int, snapshot: RowReader | None = None, until: int | None = None,
+        chosen: ChosenChanges | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(feed.owner)
         self._feed = feed
         self._position = position
         self._snapshot = snapshot
-        self._until = until
+        self.final, self._chosen = until, chosen
         self._backlog: deque[Chunk] = deque()
         self.ended = False
 
@@ -58,13 +62,13 @@ class Subscription(Holding):
         rows = bytes = 0
         while self._backlog and rows < CHUNK_ROWS and bytes < CHUNK_BYTES:
             chunk = self._backlog.popleft()
-            chunks.append(chunk)
+            chunks.append(self._shown(chunk))
             if chunk.rows is not None:
                 rows += chunk.rows.num_rows
                 bytes += chunk.rows.nbytes
             elif chunk.kind == "progress":
                 self._position = chunk.version
-                if chunk.version == self._until:
+                if chunk.version == self.final:
                     self.close()
             else:
                 self.close()
@@ -72,9 +76,9 @@ class Subscription(Holding):
 
     @property
     def position(self) -> int | None:
-        """The last version that was returned completely; None within a snapshot, within a version, after the end, and if an end is set: in
-        these cases no other source may provide what follows."""
-        is_within = self.ended or self.is_in_snapshot or self._backlog or self._until is not None
+        """The last version that was returned completely; None within a snapshot, within a version, after the end, if an end is set, and of
+        chosen rows: in these cases no other source may provide what follows."""
+        is_within = self.ended or self.is_in_snapshot or self._backlog or self.final is not None or self._chosen is not None
         return None if is_within else self._position
 
     @property
@@ -116,15 +120,21 @@ class Subscription(Holding):
             self._snapshot = None
         self._feed.forget(self)
 
+    def _shown(self, chunk: Chunk) -> Chunk:
+        if self._chosen is None or chunk.keys is None or chunk.rows is None:
+            return chunk
+        keys, rows = self._chosen.of(chunk.keys, chunk.rows)
+        return chunk._replace(keys=keys, rows=rows)
+
     def _ahead(self) -> list[Chunk]:
         """Return the next changes, up to the last version that is wanted."""
-        if self._until is None:
+        if self.final is None:
             return self._feed.changes(self._position)
         wanted: list[Chunk] = []
-        if self._position < self._until:
+        if self._position < self.final:
             found = self._feed.changes(self._position)
-            wanted = [chunk for chunk in found if chunk.kind == "error" or chunk.version <= self._until]
-        return wanted or [Chunk("progress", self._until, token=self._feed.token(self._until))]
+            wanted = [chunk for chunk in found if chunk.kind == "error" or chunk.version <= self.final]
+        return wanted or [Chunk("progress", self.final, token=self._feed.token(self.final))]
 
     def _read_snapshot(self, reader: RowReader) -> list[Chunk]:
         try:

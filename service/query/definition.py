@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from livejoin.wire.schema import RelationDefinition
-from service.errors import Problem, unsupported
+from service.errors import Problem, bad_parameter, unsupported
 from service.query.assembly import Draft, Options
 from service.query.conditions import ColumnRef, Condition, Filter
 from service.query.form_checks import as_json, bad
@@ -32,8 +32,9 @@ from service.query.sql.names import Fields, Names, Text, column_of, identifier
 from service.query.sql.output_names import CALLED, name_of
 from service.query.sql.select import ReadQuery, parse_select, read_query
 from service.query.sql.terms import COMPARED
-from service.query.sql.text import parse
+from service.query.sql.text import check_length, check_operators, parse
 
+_WHERE = "SELECT 1 WHERE"
 _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
 _COMPARED = {op: kind for kind, op in COMPARED.items()}
 _JOINED = {"equal": exp.EQ, "at_most": exp.LTE, "less": exp.LT, "not_equal": exp.NEQ}
@@ -83,6 +84,31 @@ def read_where(relation: str, definition: RelationDefinition, where: Sequence[An
     if draft.never:
         return [Filter(ColumnRef(relation, definition.key[0]), "in", ())]
     return draft.filters
+
+
+def read_condition_on(
+    relation: str, definition: RelationDefinition, text: str, most: int, longest: int
+) -> tuple[list[Condition], exp.Expr]:  # fmt: skip
+    """Read a condition in SQL on the rows of one relation: at most so many comparisons, in at most so many bytes. Return it also as the
+    tree. Problem `bad-parameter`, with the position."""
+    source, draft = Text(f"{_WHERE}\n{text}"), Draft(Scope({relation: relation}, {relation: definition}))
+    try:
+        check_length(text, longest)
+        with _refusing_depth():
+            tree = _alone(text, _WHERE, "where")
+            check_operators(tree, source)
+            condition: exp.Expr = tree.args["where"].this
+            Conditions(draft, Names(draft.scope, source), None, "a condition on rows").add(condition)
+        source.finish()
+        if (found := sum(one.size for one in draft.filters)) > most:
+            raise bad(f"{most} conditions are allowed (--max-conditions), not {found}")
+    except Problem as problem:
+        at = problem.extensions.get("position", {"line": 2, "column": 1})
+        at = {"line": max(at["line"] - 1, 1), "column": at["column"]}
+        raised = bad_parameter("where", f"{_said(problem)} (line {at['line']}, column {at['column']})")
+        raised.extensions["position"] = at
+        raise raised from None
+    return [Filter(ColumnRef(relation, definition.columns[0].name), "in", ())] if draft.never else draft.filters, condition
 
 
 @contextmanager
@@ -266,15 +292,25 @@ def _output(entry: Any, path: str, columns: _Columns) -> exp.Expr:
 def _parsed(text: str, path: str, words: str, clause: str) -> exp.Select:
     """Return a SELECT that has nothing but this clause, of which the text is what stands behind these words."""
     try:
-        tree = parse(f"{words} {text}", Dialect, "an expression is one")
+        return _alone(text, words, clause)
     except RecursionError:
         raise bad(f"{path}: nested too deeply") from None
     except Problem as problem:  # its position is in another text
-        raise bad(f"{path}: {str(problem.detail).rpartition(' (line')[0]}") from None
+        raise bad(f"{path}: {_said(problem)}") from None
+
+
+def _alone(text: str, words: str, clause: str) -> exp.Select:
+    tree = parse(f"{words}\n{text}", Dialect, "an expression is one")
     others = [part for part, value in tree.args.items() if value and part not in ("expressions", clause)]
     if not isinstance(tree, exp.Select) or others or len(tree.expressions) != 1 or isinstance(tree.expressions[0], exp.Alias):
-        raise bad(f"{path}: {text[:200]!r} is not one expression")
+        raise bad(f"{text[:200]!r} is not one expression")
     return tree
+
+
+def _said(problem: Problem) -> str:
+    """Return what a problem says, without the position."""
+    said, _, whole = str(problem.detail).rpartition(" (line ")
+    return said or whole
 
 
 def _expression(text: str, path: str, over_groups: bool = False) -> exp.Expr:

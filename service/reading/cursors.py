@@ -21,11 +21,11 @@ import pyarrow as pa
 from service.engine.engine import Engine
 from service.engine.versions import Pin, Version, expired
 from service.errors import Problem, bad_parameter
+from service.reading.choosing import Asked, of_relation, of_view
 from service.reading.holdings import Holding, Holdings
-from service.reading.lookups import Point, look_up
+from service.reading.lookups import Point
 from service.reading.names import ReadingNames
 from service.reading.readings import Delays, Reading, ViewReading, split
-from service.reading.relation_rows import read_relation
 from service.reading.tokens import ForgedToken, Signer
 from service.reading.windows import Window
 from service.settings import Settings
@@ -69,16 +69,16 @@ class Cursor(Holding):
 
 
 class HeldReading(Holding):
-    """Views at one version, each in parts, for `seconds` after the last use. It counts as one cursor. `id`: its first key."""
+    """Views and relations at one version, each in parts, for `seconds` after the last use. It counts as one cursor. `id`: its first key."""
 
-    def __init__(self, client: str, view: str, pin: Pin, seconds: float) -> None:
+    def __init__(self, client: str, owner: str, pin: Pin, seconds: float) -> None:
         super().__init__("", client)
         self.id, self.version = secrets.token_urlsafe(12), pin.version.number
         self.idle = seconds
         self.pin: Pin = pin
-        pin.reading, pin.expires = f"a reading of the view {view} in parts", False
+        pin.reading, pin.expires = f"a reading of the {_name(owner)} in parts", False
         self.parts: dict[str, list[Cursor]] = {}  # by owner
-        self.cursors: dict[str, list[str]] = {}  # their texts
+        self.cursors: dict[tuple[str, str], list[str]] = {}  # their texts, by what was asked of the owner
 
     @property
     def is_continued(self) -> bool:
@@ -86,8 +86,9 @@ class HeldReading(Holding):
         return all(part.is_continued for parts in self.parts.values() for part in parts)
 
     @property
-    def views(self) -> list[str]:
-        return [_name(owner).partition(" ")[2] for owner in self.cursors]
+    def read(self) -> set[tuple[str, str]]:
+        """The kind and name of each view and relation."""
+        return {tuple(owner.split(" ")[:2]) for owner, _ in self.cursors}  # type: ignore[misc]
 
     def discard(self) -> None:
         self.parts = {}
@@ -120,15 +121,17 @@ class Readers:
             self.holdings.add(cursor, cursor.number, cursor.position)
         return self._signer.seal("cursor", self._start, cursor.owner, cursor.number)
 
-    def add_parts(self, reading: HeldReading, owner: str, parts: list[ViewReading]) -> None:
-        """Add those of one more view to a reading."""
-        made = [
-            Cursor(owner, reading.pin, part, None, None, f"part {index} of the reading {reading.id}", 0, reading.client, reading)
-            for index, part in enumerate(parts)
-        ]
-        reading.cursors[owner] = [self._signer.seal("cursor", self._start, owner, reading.id, index) for index in range(len(parts))]
+    def add_parts(self, reading: HeldReading, owner: str, asked: Asked, parts: Sequence[Reading]) -> list[str]:
+        """Add parts of a view or relation to a reading; return their cursors."""
         with self.holdings.lock:
-            reading.parts[owner] = made
+            made = reading.parts.setdefault(owner, [])
+            first = len(made)
+            for index, part in enumerate(parts, first):
+                what = f"part {index} of the reading {reading.id}"
+                made.append(Cursor(owner, reading.pin, part, None, None, what, 0, reading.client, reading))
+            cursors = [self._signer.seal("cursor", self._start, owner, reading.id, index) for index in range(first, len(made))]
+            reading.cursors[owner, repr(asked)] = cursors
+        return cursors
 
     def find(self, owner: str, text: str) -> tuple[Cursor, tuple[Reading, Combination | None], Pin]:
         """Return a cursor, its state, and a new pin on its version. Problems `bad-cursor`, `snapshot-expired`."""
@@ -214,6 +217,11 @@ class RowReader:
         restarts."""
         return f"{self._owner} {_made(self._pin, self._reading)}"
 
+    @property
+    def every(self) -> pa.Schema:
+        """All columns of the rows, also those that are not read."""
+        return self._reading.every
+
     def empty(self) -> bool | None:
         """Whether there is no row at all, before the first one was read; None: not known yet, call again."""
         if self._empty is None:
@@ -253,7 +261,7 @@ class RowReader:
     def read_with_keys(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
         """As `read`, for a view: (keys, rows)."""
         assert isinstance(self._reading, ViewReading)
-        return self._read(max_rows, self._reading.view.shown.with_keys)
+        return self._read(max_rows, self._reading.with_keys)
 
     def read_with_ends(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch] | None:
         """As `read_with_keys`, with the ends of the joined intervals: (keys, rows, ends). For a view whose rows have intervals."""
@@ -334,18 +342,19 @@ class RowReader:
 
 def open_rows(
     readers: Readers, view_name: str, *, version: int | None = None, window: Window | None = None, point: Point | None = None,
-    cursor: str | None = None, columns: Sequence[str] | None = None,
+    cursor: str | None = None, where: str | None = None, columns: Sequence[str] | None = None,
 ) -> RowReader:  # fmt: skip
     """Read a view at the newest version, at one that a cursor holds, or from a cursor on (with the cursor's filters).
 
     window   by an interval's name, "" for all, (lo, hi), texts in the endpoints' type, None for no bound: rows all of whose joined
              intervals (of that dimension) meet it
     point    (alias, {column: text}): the key columns of one alias, or the join key
-    columns  of the rows; None: all of them, which is required to continue with a cursor
+    where    a condition in SQL on the columns of the rows; as far as it is a point and a window, these are looked up
+    columns  of the rows; None: all of them
 
     Problems: `not-found`, `view-building`, `view-failed`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
-    asked = (window, point)
+    asked = Asked(window, point, None, where, columns)
     if cursor is not None:
         return _resume(readers, owner_of(readers.published.view(view_name)), cursor, version, asked)
     view = live_view(readers, view_name)
@@ -353,9 +362,9 @@ def open_rows(
     def reading_at(at: Version, search: bool) -> Reading | None:
         if (root := at.roots.get(view.id)) is None:
             raise expired(at.number)
-        return look_up(root.view, at, window, point, readers.delays, search)
+        return of_view(root.view, at, asked, readers.settings, readers.delays, search)
 
-    return _opened(readers, owner_of(view), version, asked, columns, reading_at)
+    return _opened(readers, owner_of(view), version, asked, reading_at)
 
 
 def live_view(readers: Readers, name: str) -> LiveView:
@@ -380,32 +389,29 @@ def owner_of(thing: LiveView | Relation) -> str:
 
 def open_relation_rows(
     readers: Readers, name: str, *, version: int | None = None, window: Window | None = None, key: Mapping[str, str] | None = None,
-    cursor: str | None = None, columns: Sequence[str] | None = None,
+    cursor: str | None = None, where: str | None = None, columns: Sequence[str] | None = None,
 ) -> RowReader:  # fmt: skip
     """Read a relation, as `open_rows` does a view.
 
     window   by an interval's name, "" for the only one: rows that meet it
     key      the columns of the key, as texts
-    columns  as in `open_rows`
+    where, columns   as in `open_rows`
 
     Problems: `not-found`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
     relation = readers.published.relation(name)
-    asked = (window, key)
+    asked = Asked(window, None, key, where, columns)
     if cursor is not None:
         return _resume(readers, owner_of(relation), cursor, version, asked)
 
     def reading_at(at: Version, search: bool) -> Reading | None:
-        if relation.id not in at.counts:
-            raise expired(at.number)
-        return read_relation(relation, at.number, at.counts[relation.id], window, key, search)
+        return of_relation(relation, at, asked, readers.settings, search)
 
-    return _opened(readers, owner_of(relation), version, asked, columns, reading_at)
+    return _opened(readers, owner_of(relation), version, asked, reading_at)
 
 
 def _opened(
-    readers: Readers, owner: str, version: int | None, asked: Any, columns: Sequence[str] | None,
-    reading_at: Callable[[Version, bool], Reading | None],
+    readers: Readers, owner: str, version: int | None, asked: Asked, reading_at: Callable[[Version, bool], Reading | None]
 ) -> RowReader:  # fmt: skip
     """Read what `reading_at` returns for a version; if that must not search, it returns None for a row that has changed, where the change
     is not published yet."""
@@ -417,8 +423,6 @@ def _opened(
             with versions.reading(pin):
                 reading = reading_at(pin.version, search)
                 if reading is not None:
-                    if columns is not None:
-                        reading.show(columns)
                     reader = RowReader(readers, owner, pin, reading, asked)
             return reader
         finally:
@@ -430,15 +434,15 @@ def _opened(
     return reader
 
 
-def _resume(readers: Readers, owner: str, text: str, version: int | None, asked: Any) -> RowReader:
+def _resume(readers: Readers, owner: str, text: str, version: int | None, asked: Asked) -> RowReader:
     cursor, (reading, held), pin = readers.find(owner, text)
     reader = RowReader(readers, owner, pin, reading.clone(), cursor.asked, held)
     reader._empty, reader._passed, reader._begun = cursor.empty, cursor.passed, cursor
     try:
         if version not in (None, pin.version.number):
             raise bad_parameter("version", f"the cursor belongs to version {pin.version.number}")
-        if asked not in ((None, None), cursor.asked):
-            raise bad_parameter("cursor", "the previous page was requested with other filters")
+        if asked not in (Asked(), cursor.asked):
+            raise bad_parameter("cursor", "the previous page was requested with other filters or columns")
     except Problem:
         reader.close()
         raise

@@ -74,7 +74,7 @@ def look_up(
         return ViewReading(view, join.is_empty(root), join.of_key(root, 0, _row(view, *point), bounds), False, delays)
     within = _named_bounds(view, named)
     if point is not None:
-        cursor = _of_point(view, version.number, join, root, _input(view, point[0], "where"), point[1], bounds, may_search)
+        cursor = _of_point(view, version.number, join, root, input_of(view, point[0], "where"), point[1], bounds, may_search)
         if cursor is None:
             return None
     elif within:
@@ -166,7 +166,7 @@ def _named_bounds(view: LiveView, named: Window) -> dict[int, tuple[Relation, li
     for name, ends in named.items():
         alias, _, interval = name.partition(".")
         parameter = parameter_of(name)
-        input = _input(view, alias, parameter)
+        input = input_of(view, alias, parameter)
         bound = bound_of(input.relation.name, view.definitions[input.relation.name], interval, ends, parameter)
         found.setdefault(input.position, (input.relation, []))[1].append(bound)
     return found
@@ -206,7 +206,7 @@ def _search(relation: Relation, version: int, keys: pa.RecordBatch) -> Slots:
     return next((found for found in every if len(found)), NO_SLOTS)
 
 
-def _input(view: LiveView, alias: str, parameter: str) -> Input:
+def input_of(view: LiveView, alias: str, parameter: str) -> Input:
     for input in view.inputs:
         if input.alias == alias:
             return input

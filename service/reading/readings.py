@@ -9,19 +9,37 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from livejoin.wire.kinds import sent_batch
+from livejoin.wire.wording import instead
+from service.errors import bad_parameter
 from service.histogram import Histogram
 from service.tables.arrow import is_text
+from service.tables.inputs import read
 from service.tables.relations import Relation
 from service.tables.resolution import Indices, Slots
+from service.tables.store import pieces
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
+from service.views.joins.slots_cursor import Filtered
 from service.views.live_view import LiveView
 from service.views.read_counts import Counts
+
+
+class Choice(Protocol):
+    """A condition on `columns` of rows: bool[n], where it is true."""
+
+    columns: list[str]
+
+    def of_kept(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """`rows`: as they are stored."""
+
+    def of_sent(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]: ...
 
 
 class Delays:
@@ -45,10 +63,29 @@ class ViewReading:
         self._empty = empty if empty or whole else None
         self._counted = Counts()  # of the cursor
 
+    @property
+    def every(self) -> pa.Schema:
+        """All columns."""
+        return self.view.shown.schema
+
     def show(self, columns: Sequence[str]) -> None:
-        """Return only these columns, in this order."""
+        """Return only these columns, in this order. Problem `bad-parameter`."""
+        require_columns(columns, self.every)
         self._shown = self.view.shown.only(columns)
         self.schema = self._shown.schema
+
+    def choose(self, condition: Choice) -> None:
+        """Return only rows that meet a condition."""
+        read = self.view.shown.only(condition.columns)
+
+        def meets(slots: Combination) -> npt.NDArray[np.bool_]:
+            if not read.has_texts:
+                return condition.of_sent(read.rows(slots))
+            parts = (tuple(part[piece] for part in slots) for piece in pieces(read.text_bytes(slots)))
+            return np.concatenate([np.empty(0, np.bool_), *(condition.of_sent(read.rows(some)) for some in parts)])
+
+        self._cursor = Filtered(self._cursor, meets)
+        self._empty = self._empty or None
 
     @property
     def done(self) -> bool:
@@ -67,6 +104,10 @@ class ViewReading:
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self._shown.rows(slots)
+
+    def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        keys, rows = self.view.shown.with_keys(slots)
+        return keys, rows if self._shown is self.view.shown else rows.select(self.schema.names)
 
     @property
     def has_texts(self) -> bool:
@@ -87,19 +128,46 @@ class ViewReading:
 
 class TableReading:
     """The rows of a relation at one version; `rows`: their number. `chosen`: returns the wanted slots; None: all. `among`: the slots to
-    choose from; None: all."""
+    choose from; None: all. Slots used later than `end` was are of later versions."""
 
     def __init__(
         self, relation: Relation, version: int, rows: int, chosen: Callable[[Slots], Slots] | None = None, among: Slots | None = None
     ) -> None:
         self.relation = relation
         self.schema = relation.definition.sent_schema()
-        self._version, self._start, self._rows = version, 0, rows
-        self._chosen, self._among = chosen, among
+        self._version, self._start, self._end, self._rows = version, 0, relation.table.used, rows
+        self._chosen, self._among, self._is_part = chosen, among, False
+
+    @property
+    def every(self) -> pa.Schema:
+        """As of a view."""
+        return self.relation.definition.sent_schema()
 
     def show(self, columns: Sequence[str]) -> None:
         """As for a view."""
+        require_columns(columns, self.schema)
         self.schema = pa.schema([self.schema.field(name) for name in columns])
+
+    def choose(self, condition: Choice) -> None:
+        """As for a view."""
+        before, table = self._chosen, self.relation.table
+
+        def chosen(slots: Slots) -> Slots:
+            slots = slots if before is None else before(slots)
+            some: Slots = slots[read(table, condition.columns, slots, condition.of_kept)]
+            return some
+
+        self._chosen = chosen
+
+    def parts(self, most: int) -> list[TableReading]:
+        """Return one to `most` readings of ranges of slots, which together have each row once."""
+        parts, count = list[TableReading](), max(1, min(most, self._end))
+        for at in range(count):
+            part = self.clone()
+            part._start, part._end = self._end * at // count, self._end * (at + 1) // count
+            part._is_part = count > 1
+            parts.append(part)
+        return parts
 
     @property
     def done(self) -> bool:
@@ -109,7 +177,9 @@ class TableReading:
         if self._among is not None:
             slots, self._start = self._among, -1
         else:
-            slots, self._start = self.relation.table.scan(self._version, self._start, limit)
+            slots, following = self.relation.table.scan(self._version, self._start, min(limit, max(self._end - self._start, 1)))
+            slots = slots[: np.searchsorted(slots, self._end)]
+            self._start = following if following < self._end else -1
         return (slots if self._chosen is None else self._chosen(slots),)
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
@@ -126,10 +196,20 @@ class TableReading:
         return copy.copy(self)
 
     def is_empty(self) -> bool | None:
-        return True if self._rows == 0 else None if self._chosen is not None or self._among is not None else False
+        return True if self._rows == 0 else None if self._chosen is not None or self._among is not None or self._is_part else False
 
 
 Reading = ViewReading | TableReading
+
+
+def require_columns(columns: Sequence[str] | None, schema: pa.Schema) -> None:
+    """Problem `bad-parameter` for columns that do not exist, or are named twice."""
+    columns = columns or ()
+    for index, name in enumerate(columns):
+        if name not in schema.names:
+            raise bad_parameter("columns", f"there is no column {name!r}{instead(name, schema.names)}")
+        if name in columns[:index]:
+            raise bad_parameter("columns", f"{name!r} is named twice")
 
 
 def split(slots: Combination, limit: int) -> tuple[Combination, Combination]:

@@ -28,7 +28,9 @@ def stored_definition(query: Query, definitions: Definitions, intervals: Mapping
     inputs = [Input(query.whole, position, relations[one]) for position, (_, one) in enumerate(query.aliases)]
     shown = shown_of(query, inputs, definitions)
     keys, rows = shown.with_keys(_no_rows(query, len(inputs)))
-    kinds = _kinds(query, {alias: definitions[one] for alias, one in query.aliases}, rows.schema)
+    if (lists := [field.name for field in rows.schema if pa.types.is_list(field.type)]):
+        raise unsupported(f"the list {lists[0]} in a query that is stored", "leave it out, and read it in a view of its own")
+    kinds = kinds_of(query, definitions, rows.schema)
     columns = [_column(field.name, kind, field.nullable) for field, kind in zip(rows.schema, kinds, strict=True)]
     key, parts = list[str](), _parts(query, inputs, shown, kinds, keys.schema)
     for (kind, may_be_null), name in zip(parts, map(part_name, keys.schema.names), strict=True):
@@ -61,12 +63,11 @@ def _column(name: str, kind: str, nullable: bool) -> Column:
     return Column.of_kind(name, decimal_kind(MOST_DIGITS, scale) if precision > MOST_DIGITS else kind, nullable)
 
 
-def _kinds(query: Query, by_alias: Definitions, shown: pa.Schema) -> list[str]:
-    """Return the kinds of what is shown."""
-    if (lists := [field.name for field in shown if pa.types.is_list(field.type)]):
-        raise unsupported(f"the list {lists[0]} in a query that is stored", "leave it out, and read it in a view of its own")
+def kinds_of(query: Query, definitions: Definitions, shown: pa.Schema) -> list[str]:
+    """Return the kinds of what is shown; a list has that of an aggregate, or `list`."""
     if query.united:
-        return _kinds(query.united[0], by_alias, shown)
+        return kinds_of(query.united[0], definitions, shown)
+    by_alias = {alias: definitions[one] for alias, one in query.aliases}
     if query.groups is None:
         outputs = query.outputs if not query.branches else tuple(
             one._replace(column=ref) for one, ref in zip(query.outputs, query.branches[0].columns, strict=True)

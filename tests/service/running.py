@@ -24,7 +24,7 @@ from service.engine.truncates import Truncates
 from service.engine.writer import Writer
 from service.errors import Problem
 from service.instance import Instance
-from service.reading.cursors import RowReader, open_rows
+from service.reading.cursors import RowReader, live_view, open_rows
 from service.reading.held import begin_reading
 from service.settings import Settings
 from tests.relations import declared
@@ -163,7 +163,7 @@ class Clock:
 
 def in_parts(engine: Instance, view: str, most: int) -> list[RowReader]:
     """Return readers of the parts of a reading, which has ended by then."""
-    held, cursors = begin_reading(engine.readers, view, most, 60, None, "a test")
+    held, cursors = begin_reading(engine.readers, live_view(engine.readers, view), most, 60, None, "a test")
     assert 1 <= len(cursors) <= most
     readers = [open_rows(engine.readers, view, cursor=cursor) for cursor in cursors]
     engine.readers.holdings.release(held)

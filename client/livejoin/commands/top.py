@@ -129,8 +129,10 @@ def _page(url: str, former: Reading, now: Reading, warning: str = "") -> Group:
     parts: list[Any] = [Text(_first_line(url, now)), Text(_second_line(between)), Text(_third_line(between))]
     if warning:
         parts.append(Text(warning, style="bold red"))
-    readers = now.status.get("readers", [])
-    return Group(*parts, "", _views(between), *(["", _readers(readers)] if readers else []))
+    parts += ["", _views(between)]
+    if readers := now.status.get("readers"):
+        parts += ["", _readers(readers)]
+    return Group(*parts)
 
 
 def _first_line(url: str, now: Reading) -> str:

@@ -36,6 +36,11 @@ def digits_of(kind: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+def is_wide(kind: str) -> bool:
+    """Return whether it is a decimal of more digits than a column of a relation may have, such as a sum's, which has one form alone."""
+    return (digits_of(kind) or (0, 0))[0] > MOST_DIGITS
+
+
 class ByKind(dict[str, T]):
     """A value for each kind; `decimal` creates it for decimals of a precision and scale, `zoned` for timestamps with a zone."""
 
@@ -82,7 +87,7 @@ def kept(array: pa.Array) -> pa.Array:
 
 def sent(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Convert a stored column to the form that is sent."""
-    return array.cast(pa.decimal128(19, 0)).view(wanted) if pa.types.is_decimal(wanted) else array
+    return array.cast(pa.decimal128(19, 0)).view(wanted) if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type) else array
 
 
 def sent_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

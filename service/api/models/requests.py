@@ -70,12 +70,20 @@ class StageCommit(Body):
     parts: list[Annotated[int, Field(ge=0)]] = Field(description="the numbers of the parts to commit")
 
 
+_Window = Annotated[str, Field(pattern="^[^,]*,[^,]*$")]
+
+
 class ReadingForm(Body):
     parts: int = Field(8, ge=1, le=1000, description="maximum number of parts")
     hold: int = Field(600, ge=1, le=3600, description="seconds to keep the version after the last request")
     version: Version | Absent = Field(None, description="a version that a cursor pins; default: the newest")
     name: Annotated[str, Field(pattern="^[A-Za-z0-9_.:-]{1,200}$")] | Absent = Field(
         None, description="by which several clients agree on a reading: the first request with it begins the reading, later ones return it"
+    )
+    where: str | Absent = Field(None, description="only rows for which this condition is true, as the parameter `where` of the rows")
+    columns: list[str] | Absent = Field(None, description="only these columns of the rows, in this order")
+    overlaps: _Window | dict[str, _Window] | Absent = Field(
+        None, description="a window, `lo,hi`, as the parameter `overlaps` of the rows, or windows by what follows `overlaps.` there"
     )
 
 

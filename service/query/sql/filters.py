@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from livejoin.wire.grammar import INT64_MAX, INT64_MIN
-from livejoin.wire.kinds import MOST_DIGITS, digits_of
+from livejoin.wire.kinds import MOST_DIGITS, digits_of, is_wide
 from service.errors import Problem, unsupported
 from service.query import terms
 from service.query.assembly import Draft
@@ -70,7 +70,7 @@ class RowConditions:
                 continue
             if (column := self._column(of)) is not None and is_value(with_, self._kind(column)):
                 return self._restrict(self._draft, column, op_of, with_, of)
-            if (end := end_of(of, self._names)) is not None and self._kind(end[0]) != "int64":
+            if (end := end_of(of, self._names)) is not None and not (self._kind(end[0]) == "int64" or is_wide(self._kind(end[0]))):
                 return self._end(*end, op_of, with_, of)
         if isinstance(left.unnest(), exp.Null) or isinstance(right.unnest(), exp.Null):
             self._draft.never = True
@@ -181,7 +181,9 @@ def is_value(node: exp.Expr, kind: str) -> bool:
     nor one that a cast may change, nor NaN."""
     node = node.unnest()
     inner = node.this.unnest() if isinstance(node, exp.Neg) else node
-    if not is_constant(node) or (_is_exact(kind) and _cast_kind(inner) == "float64") or (kind == "float64" and is_nan(node)):
+    if not is_constant(node) or is_wide(kind) or (kind == "float64" and is_nan(node)):
+        return False
+    if _is_exact(kind) and _cast_kind(inner) == "float64":
         return False
     return all(_keeps(cast, kind) for cast in node.find_all(exp.Cast))
 

@@ -14,9 +14,10 @@ import pytest
 from livejoin.wire.batch import UPSERT, Batch, Changes, RowBlock
 from livejoin.wire.schema import parse_relation
 from service.access.access_token import EVERYONE
-from service.adhoc import narrowing
+from service.adhoc.conditions import conditions
 from service.adhoc.statement import QueriedTable, VisibleNames, read
 from service.instance import Instance
+from service.reading import narrowing
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from tests.service.duck import connected
 from tests.service.running import opened
@@ -70,6 +71,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         )
         engine.put_view(f"{one}{other}", {"sql": sql}, wait=60)
     engine.put_view("g", {"sql": "SELECT k AS k, lo AS lo, count(*) AS c FROM p GROUP BY k, lo"}, wait=60)
+    engine.put_view("d", {"sql": "SELECT DISTINCT a.k AS k, a.n AS n FROM p a JOIN q b ON overlaps(a.span, b.span)"}, wait=60)
     yield engine
     engine.close()
 
@@ -84,9 +86,11 @@ def table_of(reader: RowReader) -> pa.Table:
 
 def narrowed(engine: Instance, table: QueriedTable) -> pa.Table:
     if table.kind == "relation":
-        window, key = narrowing.of_relation(table, engine.relations[table.name].definition)
+        definition = engine.relations[table.name].definition
+        window, key = narrowing.of_relation(definition, list(conditions(table, [column.name for column in definition.columns])))
         return table_of(open_relation_rows(engine.readers, table.name, window=window, key=key))
-    window, point = narrowing.of_view(table, engine.views[table.name])
+    view = engine.views[table.name]
+    window, point = narrowing.of_view(view, list(conditions(table, view.shown.schema.names)))
     return table_of(open_rows(engine.readers, table.name, window=window, point=point))
 
 
@@ -192,6 +196,7 @@ def test_random_conditions(engine: Instance) -> None:
         ("SELECT * FROM g WHERE k = '' AND lo = 3", True),
         ("SELECT * FROM g WHERE k = '\"q' AND lo = 3", True),
         ("SELECT * FROM g WHERE k = 'a'", False),
+        ("SELECT * FROM d WHERE k = 'a' AND n = 3", False),
     ],
 )
 def test_what_narrows(engine: Instance, sql: str, narrows: bool) -> None:

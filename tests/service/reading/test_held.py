@@ -12,7 +12,7 @@ import pytest
 from service.errors import Problem
 from service.instance import Instance
 from service.reading import names
-from service.reading.cursors import HeldReading, open_rows, owner_of
+from service.reading.cursors import HeldReading, live_view, open_rows, owner_of
 from service.reading.held import begin_reading, find_reading
 from tests.service.engine.test_engine import read_all
 from tests.service.running import DEFINITION, PAIR, batch, counted, ids, in_parts, look, of_ops, rows_of, running
@@ -43,7 +43,7 @@ def reads(engine: Instance, cursor: str) -> int | str:
 def begun(engine: Instance, most: int, **more: Any) -> Begun:
     """A reading of the view v by somebody, and the cursors of its parts."""
     given = {"seconds": 3600, "version": None, "client": "somebody"} | more
-    return Begun(*begin_reading(engine.readers, given.pop("view", "v"), most, **given))
+    return Begun(*begin_reading(engine.readers, live_view(engine.readers, given.pop("view", "v")), most, **given))
 
 
 def read_whole(engine: Instance, begun: Begun) -> int:

@@ -1,21 +1,18 @@
-"""The part of a table that a query needs according to its conditions, as far as a reader can start there: a look-up by key, a window.
+"""The part of a view or relation that conditions need, as far as a reader can start there: a look-up by key, a window.
 
-This is only a hint: DuckDB tests every condition itself. So more rows may be read than needed, never fewer. Conditions are used only if
-they hold for every row that DuckDB takes from the table: those in the WHERE of the table's SELECT, if the query names it once.
+This is only a hint: the conditions are tested for every row that is read. So more rows may be read than needed, never fewer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
 from livejoin.wire.schema import Interval, RelationDefinition
-from service.adhoc.statement import QueriedTable
 from service.query.literals import BadLiteral, from_text
 from service.query.model import GROUP
-from service.query.sql.names import fold
 from service.reading.lookups import Point
 from service.reading.windows import Window
 from service.views.live_view import LiveView
@@ -26,8 +23,8 @@ _COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-class _Condition(NamedTuple):
-    """A comparison of a column of the table with a constant."""
+class Comparison(NamedTuple):
+    """A comparison of a column, by its name in the rows, with a constant."""
 
     column: str
     op: str
@@ -45,61 +42,36 @@ EVERYTHING = NeededPart()
 _NONE: tuple[Any, str | None] = (None, None)
 
 
-def of_view(table: QueriedTable, view: LiveView) -> NeededPart:
-    """Return a part of the view that has all rows that the query can need."""
-    conditions = list(_conditions(table))
-    if not conditions or view.view.query.branches or view.view.query.united or isinstance(view.shown, KeyStretches):
+def of_view(view: LiveView, conditions: Sequence[Comparison]) -> NeededPart:
+    """Return a part of the view that has all rows that meet the conditions."""
+    query = view.view.query
+    if not conditions or query.branches or query.united or query.distinct or isinstance(view.shown, KeyStretches):
         return EVERYTHING
     if isinstance(view.shown, GroupTable):
         return NeededPart(point=_group(view, conditions))
     return NeededPart(_common_window(view, conditions), _row(view, conditions))
 
 
-def of_relation(table: QueriedTable, definition: RelationDefinition) -> tuple[Window | None, Mapping[str, str] | None]:
+def of_relation(definition: RelationDefinition, conditions: Sequence[Comparison]) -> tuple[Window | None, Mapping[str, str] | None]:
     """Return the same for a relation: windows, and the key of the only row, as in `open_relation_rows`."""
-    conditions, kinds = list(_conditions(table)), {column.name: column.kind for column in definition.columns}
+    kinds = {column.name: column.kind for column in definition.columns}
     given = _equal(conditions, kinds)
     key = {name: given[name] for name in definition.key} if given.keys() >= set(definition.key) else None
     windows = {}
     for name, interval in definition.intervals.items():
-        start, end = interval.start_column.lower(), interval.end_column.lower()
-        window = _window(conditions, start, end, interval, kinds[interval.start_column])
+        window = _window(conditions, interval.start_column, interval.end_column, interval, kinds[interval.start_column])
         if window is not None:
             windows[name] = window
     return windows or None, key
 
 
-def _conditions(table: QueriedTable) -> Iterator[_Condition]:
-    if len(table.positions) != 1:
-        return
-    (position,) = table.positions
-    select = position.parent.parent if isinstance(position.parent, exp.From | exp.Join) else None
-    if not isinstance(select, exp.Select) or not select.args.get("where") or not _is_plain(position, select):
-        return
-    alias = position.args.get("alias")
-    name, alone = fold(alias.this) if alias else fold(position.this), not select.args.get("joins")
-    renamed = {one.alias.lower() for one in select.expressions if isinstance(one, exp.Alias)}
-    for part in _conjuncts(select.args["where"].this):
-        op = _COMPARISONS.get(type(part))
-        if op is None:
-            continue
-        for column, constant, own in ((part.this, part.expression, op), (part.expression, part.this, _TURNED[op])):
-            if not isinstance(column, exp.Column) or column.args.get("db"):
-                continue
-            mine = fold(column.args["table"]) == name if column.args.get("table") else alone and column.name.lower() not in renamed
-            if mine:
-                yield _Condition(column.name.lower(), own, constant)
-
-
-def _is_plain(position: exp.Table, select: exp.Select) -> bool:
-    """Return whether the table is joined with the others so that a row that WHERE rejects affects no other row."""
-    if any(value and name not in ("this", "db", "alias") for name, value in position.args.items()):
-        return False
-    alias = position.args.get("alias")
-    if (alias and alias.args.get("columns")) or select.args.get("laterals"):
-        return False
-    joins = select.args.get("joins") or []
-    return all(not join.method and join.kind in ("", "INNER", "CROSS", "OUTER") for join in joins)
+def comparisons(condition: exp.Expr) -> Iterator[tuple[exp.Column, str, exp.Expr]]:
+    """Yield the comparisons of a column that all hold where a condition does."""
+    for part in _conjuncts(condition):
+        if (op := _COMPARISONS.get(type(part))) is not None:
+            for column, constant, own in ((part.this, part.expression, op), (part.expression, part.this, _TURNED[op])):
+                if isinstance(column, exp.Column):
+                    yield column, own, constant
 
 
 def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
@@ -135,19 +107,17 @@ def _text(value: exp.Expr, kind: str) -> str | None:
     return text
 
 
-def _equal(conditions: list[_Condition], kinds: Mapping[str, str]) -> dict[str, str]:
+def _equal(conditions: Sequence[Comparison], kinds: Mapping[str, str]) -> dict[str, str]:
     """Return the columns that must equal a constant."""
     found: dict[str, str] = {}
-    lower = {name.lower(): name for name in kinds}
     for one in conditions:
-        name = lower.get(one.column)
-        text = _text(one.value, kinds[name]) if one.op == "=" and name is not None else None
-        if name is not None and text is not None:
-            found[name] = text
+        text = _text(one.value, kinds[one.column]) if one.op == "=" and one.column in kinds else None
+        if text is not None:
+            found[one.column] = text
     return found
 
 
-def _row(view: LiveView, conditions: list[_Condition]) -> Point | None:
+def _row(view: LiveView, conditions: Sequence[Comparison]) -> Point | None:
     """Return a look-up by the key of an alias, otherwise by its join key; None if there is none."""
     query = view.view.query
     columns = {output.name: output.column for output in query.outputs if output.column is not None}
@@ -162,7 +132,7 @@ def _row(view: LiveView, conditions: list[_Condition]) -> Point | None:
     return next(iter(found), None)
 
 
-def _group(view: LiveView, conditions: list[_Condition]) -> Point | None:
+def _group(view: LiveView, conditions: Sequence[Comparison]) -> Point | None:
     table, groups = view.shown, view.view.query.groups
     assert isinstance(table, GroupTable) and groups is not None
     shown = {output.name: output.position for output in groups.outputs if output.kind == GROUP}
@@ -177,7 +147,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _common_window(view: LiveView, conditions: list[_Condition]) -> Window | None:
+def _common_window(view: LiveView, conditions: Sequence[Comparison]) -> Window | None:
     """Return the window from conditions on the ends of the intersection of all joined intervals: if it meets a window, so does each of
     them. Or from conditions on the ends of a gap, or of a covered stretch."""
     query, aliases = view.view.query, dict(view.view.query.aliases)
@@ -192,12 +162,12 @@ def _common_window(view: LiveView, conditions: list[_Condition]) -> Window | Non
     interval = definition.intervals[first.interval]
     if end.intervals[0] != first:
         return None
-    window = _window(conditions, start.name.lower(), end.name.lower(), interval, definition.column(interval.start_column).kind)
+    window = _window(conditions, start.name, end.name, interval, definition.column(interval.start_column).kind)
     return None if window is None else {"": window}
 
 
 def _window(
-    conditions: list[_Condition], start: str, end: str, interval: Interval, kind: str
+    conditions: Sequence[Comparison], start: str, end: str, interval: Interval, kind: str
 ) -> tuple[str | None, str | None] | None:  # fmt: skip
     """Return the window that an interval meets if these conditions hold for its start and end columns; None: they say nothing about it."""
     low = high = _NONE
