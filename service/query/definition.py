@@ -104,7 +104,7 @@ def read_condition_on(
             raise bad(f"{most} conditions are allowed (--max-conditions), not {found}")
     except Problem as problem:
         at = problem.extensions.get("position", {"line": 2, "column": 1})
-        at = {"line": max(at["line"] - 1, 1), "column": at["column"]}
+        at = {"line": at["line"] - 1, "column": at["column"]} if at["line"] > 1 else {"line": 1, "column": 1}
         raised = bad_parameter("where", f"{_said(problem)} (line {at['line']}, column {at['column']})")
         raised.extensions["position"] = at
         raise raised from None

@@ -203,12 +203,13 @@ Reading = ViewReading | TableReading
 
 
 def require_columns(columns: Sequence[str] | None, schema: pa.Schema) -> None:
-    """Problem `bad-parameter` for columns that do not exist, or are named twice."""
-    columns = columns or ()
-    for index, name in enumerate(columns):
+    """Problem `bad-parameter` for columns that do not exist, or are named twice; None: all."""
+    if columns is not None and not columns:
+        raise bad_parameter("columns", "name one at least")
+    for index, name in enumerate(columns or ()):
         if name not in schema.names:
             raise bad_parameter("columns", f"there is no column {name!r}{instead(name, schema.names)}")
-        if name in columns[:index]:
+        if columns is not None and name in columns[:index]:
             raise bad_parameter("columns", f"{name!r} is named twice")
 
 

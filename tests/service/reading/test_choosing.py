@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ import pytest
 
 from livejoin.wire.batch import UPSERT, Batch, Changes, RowBlock
 from livejoin.wire.schema import parse_relation
-from service.errors import Problem
 from service.instance import Instance
 from service.reading.choosing import Asked
 from service.reading.cursors import RowReader, live_view, open_relation_rows, open_rows
@@ -142,7 +140,8 @@ def of_parts(engine: Instance, name: str, most: int, **asked: Any) -> pa.Table:
     of = live_view(engine.readers, name) if is_view else engine.relations[name]
     held, cursors = begin_reading(engine.readers, of, most, 600, None, "somebody", None, Asked(**asked))
     try:
-        return pa.concat_tables([read_all((open_rows if is_view else open_relation_rows)(engine.readers, name, cursor=one)) for one in cursors])
+        opened_by = open_rows if is_view else open_relation_rows
+        return pa.concat_tables([read_all(opened_by(engine.readers, name, cursor=one)) for one in cursors])
     finally:
         engine.readers.holdings.release(held)
 
