@@ -98,6 +98,9 @@ def read_condition_on(
             tree = _alone(text, _WHERE, "where")
             check_operators(tree, source)
             condition: exp.Expr = tree.args["where"].this
+            for column in condition.find_all(exp.Column):
+                if not column.args.get("table"):
+                    column.set("table", identifier(relation))
             Conditions(draft, Names(draft.scope, source), None, "a condition on rows").add(condition)
         source.finish()
         if (found := sum(one.size for one in draft.filters)) > most:
