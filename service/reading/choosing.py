@@ -151,7 +151,7 @@ def _condition_of(view: LiveView, where: str, settings: Settings) -> RowConditio
 
 def _chosen(reading: R, condition: RowCondition | None, asked: Asked) -> R:
     if condition is not None and condition.columns:
-        reading.choose(condition)
+        reading.choose(condition.columns, condition.of_sent if isinstance(reading, ViewReading) else condition.of_kept)
     if asked.columns is not None:
         reading.show(asked.columns)
     return reading
