@@ -211,7 +211,7 @@ def view_definition(sql: str | None, definition: Mapping[str, Any] | None, optio
 
 
 def row_params(
-    where: Where | str | None, overlaps: Overlaps | None, columns: Sequence[str] | None = None, **given: int | str | None
+    where: Where | str | None = None, overlaps: Overlaps | None = None, columns: Sequence[str] | None = None, **given: int | str | None
 ) -> dict[str, str]:
     """The query parameters of GET …/rows. `where`: a condition in SQL, or a look-up. `given`: as they are called there."""
     if isinstance(where, str):

@@ -133,20 +133,11 @@ class AsyncView(AsyncReadings):
         params = {"since": since} if rows is None else {"since": since, "rows": f"{rows}"}
         return await self._http.json("GET", f"{self._path}/changes/end", params=params)
 
-    def changes_between(
-        self,
-        since: str,
-        until: str,
-        *,
-        where: str | None = None,
-        columns: Sequence[str] | None = None,
-        overlaps: Mapping[str, Window] | None = None,
-    ) -> AsyncArrow:
+    def changes_between(self, since: str, until: str, **chosen: Any) -> AsyncArrow:
         """The changes after one token up to another, as Arrow batches: `_op` (delete, insert), `_version`, the columns of the key as
-        `alias.column`, and those of the row. Within a version deletes come first. where, columns, overlaps: as of `changes`.
+        `alias.column`, and those of the row. Within a version deletes come first. `chosen`: where, columns, overlaps, as of `changes`.
         Raises TokenExpired, BadToken, NotFollowed."""
-        params = row_params(where, overlaps, columns, since=since, until=until)
-        return AsyncArrow(self._http, f"{self._path}/changes", params)
+        return AsyncArrow(self._http, f"{self._path}/changes", row_params(**chosen, since=since, until=until))
 
     def part_as_changes(self, cursor: str) -> AsyncArrow:
         """The rows of a part of a reading, as `changes_between` tells inserts: with the columns of the key. Raises SnapshotExpired."""

@@ -297,3 +297,20 @@ def attempt(work: Any) -> Counter[str] | str:
         return counted(work())
     except Problem as problem:
         return problem.type
+
+
+@pytest.mark.parametrize(
+    ("where", "all_of_them"),
+    [
+        ("m_start < 'infinity'", None), ("m_end < 'infinity'", None), ("m_end > '-infinity' AND m_start > '-infinity'", None),
+        ("i = 99999999999999999999", False), ("i = -1", False), ("m_end > timestamptz '2026-03-01' AND m_start < date '2026-01-01'", False),
+        ("i = 3 AND i = 4", False), ("i = NULL", False), ("room = 'A' OR room <> 'A' OR room IS NULL", True),
+    ],
+)  # fmt: skip
+def test_constants_that_no_index_takes(engine: Instance, where: str, all_of_them: bool | None) -> None:
+    """The same, or the same refusal, as where nothing is looked up."""
+    both = where, f"({where}) OR i = -7"
+    found, other = (attempt(lambda one=one: read_all(open_rows(engine.readers, "pairs", where=one))) for one in both)
+    assert found == other, where
+    if all_of_them is not None and not isinstance(found, str):
+        assert found.total() == (read_all(open_rows(engine.readers, "pairs")).num_rows if all_of_them else 0)
