@@ -210,14 +210,33 @@ def view_definition(sql: str | None, definition: Mapping[str, Any] | None, optio
     return {**({"sql": sql} if sql is not None else definition or {}), **options}
 
 
-def row_params(where: Where | None, overlaps: Overlaps | None, **given: int | str | None) -> dict[str, str]:
-    """The query parameters of GET …/rows. `given`: as they are called there."""
-    params = {f"where.{column}": _sought(column, value) for column, value in (where or {}).items()}
+def row_params(
+    where: Where | str | None = None, overlaps: Overlaps | None = None, columns: Sequence[str] | None = None, **given: int | str | None
+) -> dict[str, str]:
+    """The query parameters of GET …/rows. `where`: a condition in SQL, or a look-up. `given`: as they are called there."""
+    if isinstance(where, str):
+        params = {"where": where}
+    else:
+        params = {f"where.{column}": _sought(column, value) for column, value in (where or {}).items()}
+    if columns is not None:
+        params["columns"] = ",".join('"' + column.replace('"', '""') + '"' for column in columns)
     if isinstance(overlaps, Mapping):
         params |= {f"overlaps.{interval}": _window(window) for interval, window in overlaps.items()}
     elif overlaps is not None:
         params["overlaps"] = _window(overlaps)
     return params | {name: str(value) for name, value in given.items() if value is not None}
+
+
+def reading_form(
+    where: str | None, columns: Sequence[str] | None, overlaps: Overlaps | None, **given: int | str | None
+) -> dict[str, Any]:
+    """The body of POST …/readings."""
+    form: dict[str, Any] = {"where": where, "columns": None if columns is None else list(columns)}
+    if isinstance(overlaps, Mapping):
+        form["overlaps"] = {interval: _window(window) for interval, window in overlaps.items()}
+    elif overlaps is not None:
+        form["overlaps"] = _window(overlaps)
+    return {name: value for name, value in (form | given).items() if value is not None}
 
 
 def _sought(column: str, value: Any) -> str:

@@ -236,7 +236,8 @@ async def view_changes(request: ServiceRequest, name: ViewName, query: Annotated
     feed = feed_of(view)
     windows = {name.removeprefix("overlaps."): window(text) for name, text in query.windows.items()} or None
     columns = None if query.columns is None else names_in(query.columns)
-    asked = Asked(windows, None, None, query.condition, columns) if windows or columns or query.condition is not None else None
+    asked: Asked | None = Asked(windows, None, None, query.condition, columns)
+    asked = None if asked == Asked() else asked
     if cursor is not None:
         if not snapshot:
             raise bad_parameter("cursor", "needs snapshot=true: the rows of a part are sent as inserts")

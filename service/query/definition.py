@@ -98,13 +98,16 @@ def read_condition_on(
             tree = _alone(text, _WHERE, "where")
             check_operators(tree, source)
             condition: exp.Expr = tree.args["where"].this
+            for column in condition.find_all(exp.Column):
+                if not column.args.get("table"):
+                    column.set("table", identifier(relation))
             Conditions(draft, Names(draft.scope, source), None, "a condition on rows").add(condition)
         source.finish()
         if (found := sum(one.size for one in draft.filters)) > most:
             raise bad(f"{most} conditions are allowed (--max-conditions), not {found}")
     except Problem as problem:
         at = problem.extensions.get("position", {"line": 2, "column": 1})
-        at = {"line": max(at["line"] - 1, 1), "column": at["column"]}
+        at = {"line": at["line"] - 1, "column": at["column"]} if at["line"] > 1 else {"line": 1, "column": 1}
         raised = bad_parameter("where", f"{_said(problem)} (line {at['line']}, column {at['column']})")
         raised.extensions["position"] = at
         raise raised from None

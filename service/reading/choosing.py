@@ -151,22 +151,14 @@ def _condition_of(view: LiveView, where: str, settings: Settings) -> RowConditio
 
 def _chosen(reading: R, condition: RowCondition | None, asked: Asked) -> R:
     if condition is not None and condition.columns:
-        reading.choose(condition)
+        reading.choose(condition.columns, condition.of_sent if isinstance(reading, ViewReading) else condition.of_kept)
     if asked.columns is not None:
         reading.show(asked.columns)
     return reading
 
 
-class _ShownInterval(NamedTuple):
-    """An interval whose ends are shown: their names in the rows, by those in the relation; and its window."""
-
-    names: Mapping[str, str]
-    interval: Interval
-    low: int
-    high: int
-
-
-def _windows_of(view: LiveView, window: Window) -> Iterator[_ShownInterval]:
+def _windows_of(view: LiveView, window: Window) -> Iterator[tuple[Mapping[str, str], Interval, int, int]]:
+    """Yield intervals whose ends are shown: the names of these in the rows, by those in the relation; the interval; and its window."""
     query = view.view.query
     is_plain = not (query.groups is not None or query.distinct or query.branches or query.united)
     outputs = {output.column: output.name for output in query.outputs if output.column is not None and is_plain}
@@ -184,4 +176,4 @@ def _windows_of(view: LiveView, window: Window) -> Iterator[_ShownInterval]:
         if len(found) < len(names) or alias in query.optional:
             instead = f"select both ends of {alias}.{interval}, of an alias that no row lacks, or write a condition in where"
             raise bad_parameter(parameter, f"the rows of the view do not show this interval: {instead}")
-        yield _ShownInterval(found, declared, low, high)
+        yield found, declared, low, high

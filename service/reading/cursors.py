@@ -209,18 +209,13 @@ class RowReader:
         self.client = ""  # the client to which its cursors count
         self._stride = 1  # rows to visit after a call that found none
         self.version = pin.version.number
-        self.schema = reading.schema
+        self.schema, self.every = reading.schema, reading.every
 
     @property
     def order(self) -> str:
         """Equal for two readers of a version with the same filters if they return the same rows in the same order, until the service
         restarts."""
         return f"{self._owner} {_made(self._pin, self._reading)}"
-
-    @property
-    def every(self) -> pa.Schema:
-        """All columns of the rows, also those that are not read."""
-        return self._reading.every
 
     def empty(self) -> bool | None:
         """Whether there is no row at all, before the first one was read; None: not known yet, call again."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,16 +29,7 @@ from service.views.joins.slots_cursor import Filtered
 from service.views.live_view import LiveView
 from service.views.read_counts import Counts
 
-
-class Choice(Protocol):
-    """A condition on `columns` of rows: bool[n], where it is true."""
-
-    columns: list[str]
-
-    def of_kept(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """`rows`: as they are stored."""
-
-    def of_sent(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]: ...
+Test = Callable[[pa.RecordBatch], npt.NDArray[np.bool_]]
 
 
 class Delays:
@@ -53,20 +43,16 @@ class Delays:
 class ViewReading:
     """The rows that `cursor` enumerates: the `whole` view, or part of it. `empty`: whether the view has none, if known.
 
-    `fill` returns up to about `limit` rows (none does not mean the end); `done` once there are no more."""
+    `fill` returns up to about `limit` rows (none does not mean the end); `done` once there are no more. `schema`: of the columns that are
+    shown, `every`: of all."""
 
     def __init__(self, view: LiveView, empty: bool | None, cursor: Enumeration, whole: bool, delays: Delays) -> None:
         self.view = view
         self._shown = view.shown
-        self.schema = view.shown.schema
+        self.schema = self.every = view.shown.schema
         self._cursor, self._delays = cursor, delays
         self._empty = empty if empty or whole else None
         self._counted = Counts()  # of the cursor
-
-    @property
-    def every(self) -> pa.Schema:
-        """All columns."""
-        return self.view.shown.schema
 
     def show(self, columns: Sequence[str]) -> None:
         """Return only these columns, in this order. Problem `bad-parameter`."""
@@ -74,15 +60,15 @@ class ViewReading:
         self._shown = self.view.shown.only(columns)
         self.schema = self._shown.schema
 
-    def choose(self, condition: Choice) -> None:
-        """Return only rows that meet a condition."""
-        read = self.view.shown.only(condition.columns)
+    def choose(self, columns: Sequence[str], test: Test) -> None:
+        """Return only rows that pass a test of these columns, as they are sent."""
+        read = self.view.shown.only(columns)
 
         def meets(slots: Combination) -> npt.NDArray[np.bool_]:
             if not read.has_texts:
-                return condition.of_sent(read.rows(slots))
+                return test(read.rows(slots))
             parts = (tuple(part[piece] for part in slots) for piece in pieces(read.text_bytes(slots)))
-            return np.concatenate([np.empty(0, np.bool_), *(condition.of_sent(read.rows(some)) for some in parts)])
+            return np.concatenate([np.empty(0, np.bool_), *(test(read.rows(some)) for some in parts)])
 
         self._cursor = Filtered(self._cursor, meets)
         self._empty = self._empty or None
@@ -134,27 +120,22 @@ class TableReading:
         self, relation: Relation, version: int, rows: int, chosen: Callable[[Slots], Slots] | None = None, among: Slots | None = None
     ) -> None:
         self.relation = relation
-        self.schema = relation.definition.sent_schema()
+        self.schema = self.every = relation.definition.sent_schema()
         self._version, self._start, self._end, self._rows = version, 0, relation.table.used, rows
         self._chosen, self._among, self._is_part = chosen, among, False
 
-    @property
-    def every(self) -> pa.Schema:
-        """As of a view."""
-        return self.relation.definition.sent_schema()
-
     def show(self, columns: Sequence[str]) -> None:
         """As for a view."""
-        require_columns(columns, self.schema)
+        require_columns(columns, self.every)
         self.schema = pa.schema([self.schema.field(name) for name in columns])
 
-    def choose(self, condition: Choice) -> None:
-        """As for a view."""
+    def choose(self, columns: list[str], test: Test) -> None:
+        """As for a view, but the columns are as they are stored."""
         before, table = self._chosen, self.relation.table
 
         def chosen(slots: Slots) -> Slots:
             slots = slots if before is None else before(slots)
-            some: Slots = slots[read(table, condition.columns, slots, condition.of_kept)]
+            some: Slots = slots[read(table, columns, slots, test)]
             return some
 
         self._chosen = chosen
@@ -203,12 +184,13 @@ Reading = ViewReading | TableReading
 
 
 def require_columns(columns: Sequence[str] | None, schema: pa.Schema) -> None:
-    """Problem `bad-parameter` for columns that do not exist, or are named twice."""
-    columns = columns or ()
-    for index, name in enumerate(columns):
+    """Problem `bad-parameter` for columns that do not exist, or are named twice; None: all."""
+    if columns is not None and not columns:
+        raise bad_parameter("columns", "name one at least")
+    for index, name in enumerate(columns or ()):
         if name not in schema.names:
             raise bad_parameter("columns", f"there is no column {name!r}{instead(name, schema.names)}")
-        if name in columns[:index]:
+        if columns is not None and name in columns[:index]:
             raise bad_parameter("columns", f"{name!r} is named twice")
 
 

@@ -37,6 +37,36 @@ def test_rows(hotel: Hotel) -> None:
         assert none.empty
 
 
+def test_rows_that_meet_a_condition(hotel: Hotel) -> None:
+    """Of a view and of a relation, with some columns, in parts, and as they change."""
+    hotel.bookings.upsert([row(1), row(2, start=20, end=None), row(3, "B")])
+    hotel.jobs.upsert([row(7, end=30), row(8, "B")])
+    clashes, odd = hotel.clashes, "booking % 2 = 1"
+    assert pairs(clashes.rows(where=odd)) == {(1, 7), (3, 8)} and clashes.count(where=odd) == 2
+    assert clashes.to_arrow(where=odd, columns=["job"]).to_pylist() == [{"job": 7}, {"job": 8}]
+    assert list(hotel.bookings.rows(where="e IS NULL", columns=["s", "id"])) == [{"s": 20, "id": 2}]
+    first = clashes.begin_reading(name="both", where=odd, columns=["job"])
+    other = hotel.bookings.begin_reading(name="both", where="s < 5", overlaps=(0, None))
+    assert first["id"] == other["id"] and other["token"] is None
+    found = [clashes.to_arrow(cursor=cursor) for cursor in first["cursors"]]
+    assert sorted(pa.concat_tables(found)["job"].to_pylist()) == [7, 8]
+    told = [one for cursor in first["cursors"] for batch in clashes.part_as_changes(cursor) for one in batch.to_pylist()]
+    assert sorted((one["b.id"], one["job"]) for one in told) == [(1, 7), (3, 8)]
+    assert set(told[0]) == {"_op", "_version", "b.id", "m.id", "job"}
+    assert sorted(one["id"] for cursor in other["cursors"] for one in hotel.bookings.rows(cursor=cursor)) == [1, 3]
+    hotel.bookings.upsert([row(4), row(5)])
+    until = clashes.changes_end(first["token"])["token"]
+    between = clashes.changes_between(first["token"], until, where=odd, columns=["job"]).to_table()
+    assert between.select(["b.id", "job"]).to_pylist() == [{"b.id": 5, "job": 7}]
+    with clashes.changes(snapshot=True, wait=0, where=odd, columns=["job"]) as changes:
+        lines = b"".join(changes.lines()).splitlines()
+    assert len(lines) == 4 and b'"row":{"job":' in lines[0]
+    followed = [change.key["b"]["id"] for version in clashes.follow(snapshot=True, wait=0, where=odd) for change in version.changes]
+    assert sorted(followed) == [1, 3, 5]
+    with pytest.raises(livejoin.Problem, match="no column room"):
+        clashes.count(where="room = 'A'")
+
+
 @pytest.mark.parametrize("window", ["2026-03-01", (1,), (1, 2, 3)])
 def test_a_window_is_a_pair(lj: livejoin.Client, window: Any) -> None:
     with pytest.raises(TypeError, match=r"a window must be a pair \(low, high\)"):

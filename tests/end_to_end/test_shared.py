@@ -221,6 +221,15 @@ def test_cursors_and_readings_of_views_that_a_token_is_not_for(service: Service)
     assert "secret" not in problem["detail"]
     assert talk.ok(owner.get("/v1/views/secret_v/rows", params={"cursor": reading["cursors"][0]}, headers={"Accept": talk.JSON}))["rows"]
     talk.ok(owner.delete(f"/v1/readings/{reading['id']}"), 204)
+    talk.problem(writer.post("/v1/relations/secret_r/readings", json={}), 403, "forbidden")
+    mixed = {"name": "open-and-secret"}
+    reading = talk.ok(writer.post("/v1/relations/open_r/readings", json=mixed), 201)
+    secret = talk.ok(owner.post("/v1/relations/secret_r/readings", json=mixed | {"where": "id > 40"}), 201)
+    assert reading["id"] == secret["id"] and reading["version"] == secret["version"]
+    talk.problem(writer.get("/v1/relations/secret_r/rows", params={"cursor": secret["cursors"][0]}), 403, "forbidden")
+    talk.problem(writer.get("/v1/relations/open_r/rows", params={"cursor": secret["cursors"][0]}), 400, "bad-cursor")
+    assert "secret" not in talk.problem(writer.delete(f"/v1/readings/{reading['id']}"), 403, "forbidden")["detail"]
+    talk.ok(owner.delete(f"/v1/readings/{reading['id']}"), 204)
 
 
 def test_files_of_rows_that_a_token_is_not_for(service: Service) -> None:

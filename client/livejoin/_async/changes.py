@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
@@ -27,8 +27,9 @@ class AsyncChanges:
         wait: float | None = None,
         limit: int | None = None,
         patience: float | None = None,
+        chosen: Mapping[str, str] | None = None,
     ) -> None:
-        params = {"snapshot": "true"} if snapshot else {}
+        params = {**(chosen or {}), **({"snapshot": "true"} if snapshot else {})}
         params |= {name: f"{value}" for name, value in (("since", since), ("wait", wait), ("limit", limit)) if value is not None}
         self._http = http
         self._opening: AbstractAsyncContextManager[httpx.Response] = http.stream(path, params, JSONL, quiet=QUIET, patience=patience)

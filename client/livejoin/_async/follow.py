@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from math import inf
 from pathlib import Path
@@ -41,13 +41,14 @@ class AsyncFollow:
         restart: str | None,
         wait: float | None,
         idle: bool,
+        chosen: Mapping[str, str],
     ) -> None:
         if restart not in (None, "snapshot"):
             raise ValueError(f'restart must be "snapshot" or None, not {restart!r}')
         self._store = TokenFile(store) if store is not None else None
         self.token = (self._store.read() if self._store else None) or since
         self._idle = idle
-        self._source = AsyncVersions(http, path, self.token, restart is not None, wait)
+        self._source = AsyncVersions(http, path, self.token, restart is not None, wait, chosen)
         self._from_now = self.token is None and not snapshot
         self._body: Version | None = None  # the one that the body has
         self._versions: AsyncGenerator[Version] | None = None
@@ -107,14 +108,16 @@ class AsyncVersions:
     leave that to the garbage collector, which may run while the pool of connections is locked, and would wait for that lock.
     """
 
-    def __init__(self, http: AsyncHttp, path: str, since: str | None, restart: bool, wait: float | None) -> None:
-        self._http, self._path, self._since, self._restart, self._wait = http, path, since, restart, wait
+    def __init__(
+        self, http: AsyncHttp, path: str, since: str | None, restart: bool, wait: float | None, chosen: Mapping[str, str]
+    ) -> None:
+        self._http, self._path, self._since, self._restart, self._wait, self._chosen = http, path, since, restart, wait, chosen
         self._now: Version | None = None  # the one that it began at
         self._is_lost = False  # the connection broke, and no record has come since
 
     async def begin_now(self) -> str:
         """Take the newest version as the one to go on from; its token."""
-        async with AsyncChanges(self._http, self._path, wait=0) as changes:
+        async with AsyncChanges(self._http, self._path, wait=0, chosen=self._chosen) as changes:
             async for lines in changes.lines():
                 line = lines[:-1].rpartition(b"\n")[2] + b"\n"
                 record = orjson.loads(line)
@@ -164,7 +167,8 @@ class AsyncVersions:
         snapshot = self._since is None
         patience = inf if self._is_endless else None
         version = Version()
-        async with AsyncChanges(self._http, self._path, self._since, snapshot, self._wait, patience=patience) as changes:
+        opened = AsyncChanges(self._http, self._path, self._since, snapshot, self._wait, patience=patience, chosen=self._chosen)
+        async with opened as changes:
             async for lines in changes.lines():
                 if self._is_lost:
                     self._is_lost = False

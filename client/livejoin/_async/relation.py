@@ -21,7 +21,7 @@ OnError = Literal["reject", "skip"]
 class AsyncRelation(AsyncReadings):
     """The relation of this name, registered or not. Methods raise NotFound if it is not.
 
-    where: the row that has a key, by all its columns: `{"id": 7}`.
+    where: the row that has a key, by all its columns: `{"id": 7}`; or a condition in SQL, `"price > 100 AND room = 'A'"`.
     overlaps: a window `(low, high)`, a side may be None: only rows whose interval meets it; of a relation with several intervals a
     window by interval: `{"stay": (low, high)}`. It reads all rows, beside the writer.
     version: one that a cursor still keeps; else the newest.

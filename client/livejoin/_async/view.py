@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from livejoin._async.follow import AsyncFollow
 from livejoin._async.http import AsyncHttp
 from livejoin._async.readings import AsyncReadings
 from livejoin.display import SHOWN, message_html, table_html, view_words
-from livejoin.encoding import Overlaps, Where, row_params
+from livejoin.encoding import Overlaps, Where, Window, row_params
 from livejoin.problems import LivejoinError, problem_from
 
 _LOOK_AGAIN = 0.2  # seconds between two looks at a view that is being built
@@ -23,8 +23,9 @@ _LOOK_AGAIN = 0.2  # seconds between two looks at a view that is being built
 class AsyncView(AsyncReadings):
     """The view of this name, registered or not. Methods raise NotFound if it is not.
 
-    where: the key columns of one alias, or the columns that it joins by: `{"b.id": 7}`; of a view with groups all columns of the
-    group: `{"group.room": None}`, with UNION or EXCEPT all columns of the row: `{"row.room": 101}`.
+    where: a condition in SQL on the columns of the rows, `"price > 100 AND room = 'A'"`; or a look-up, by the key columns of one alias, or
+    the columns that it joins by: `{"b.id": 7}`; of a view with groups by all columns of the group: `{"group.room": None}`, with UNION or
+    EXCEPT by all columns of the row: `{"row.room": 101}`.
     overlaps: a window `(low, high)`, a side may be None: only rows all of whose joined intervals meet it; of boxes a window by
     interval: `{"x": (0, 5)}`.
     version: one that a cursor still keeps; else the newest.
@@ -68,7 +69,7 @@ class AsyncView(AsyncReadings):
         problem = {"title": "the view could not be built", **(building.get("problem") or {})}
         raise problem_from({**problem, "type": "/problems/view-failed"}, self._http.url, 503)
 
-    async def count(self, *, where: Where | None = None, overlaps: Overlaps | None = None, version: int | None = None) -> int:
+    async def count(self, *, where: Where | str | None = None, overlaps: Overlaps | None = None, version: int | None = None) -> int:
         """How many rows there are, without sending them."""
         params = row_params(where, overlaps, version=version)
         return int((await self._http.json("GET", f"{self._path}/count", params=params))["count"])
@@ -82,6 +83,9 @@ class AsyncView(AsyncReadings):
         restart: Literal["snapshot"] | None = None,
         wait: float | None = None,
         idle: bool = False,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        overlaps: Mapping[str, Window] | None = None,
     ) -> AsyncFollow:
         """Its changes, one whole version after the other, each once, without end and over broken connections.
 
@@ -95,19 +99,33 @@ class AsyncView(AsyncReadings):
         A token in it goes before `since` and `snapshot`. A version whose body was left by an exception or `break` comes again.
         restart: "snapshot" begins again with every row (`version.snapshot`) where the changes are no longer kept; without it TokenExpired
         is raised. wait: end when nothing new has come for so many seconds. idle: also yield versions without changes, at least every
-        15 s, to a body that watches a clock.
+        15 s, to a body that watches a clock. where, columns, overlaps: only of these rows, as of `changes`.
 
         A service that is away is waited for: without end once there is a token, unless `wait` is given. Nothing is read while the body
         works. A version is held in memory up to 64 MiB, then in a temporary file.
         Raises TokenExpired, BadToken, NotFollowed, ViewFailed, NotFound.
         """
-        return AsyncFollow(self._http, f"{self._path}/changes", snapshot, since, store, restart, wait, idle)
+        chosen = row_params(where, overlaps, columns)
+        return AsyncFollow(self._http, f"{self._path}/changes", snapshot, since, store, restart, wait, idle, chosen)
 
     def changes(
-        self, *, since: str | None = None, snapshot: bool = False, wait: float | None = None, limit: int | None = None
+        self,
+        *,
+        since: str | None = None,
+        snapshot: bool = False,
+        wait: float | None = None,
+        limit: int | None = None,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        overlaps: Mapping[str, Window] | None = None,
     ) -> AsyncChanges:
-        """One connection to its changes: records as the service sends them, not whole versions. For what `follow` does not do."""
-        return AsyncChanges(self._http, f"{self._path}/changes", since, snapshot, wait, limit)
+        """One connection to its changes: records as the service sends them, not whole versions. For what `follow` does not do.
+
+        where: only inserts and deletes of rows that meet a condition in SQL. columns: of the rows, whose keys are whole. overlaps: windows
+        by `alias.interval`, of intervals of which the view selects both ends.
+        """
+        chosen = row_params(where, overlaps, columns)
+        return AsyncChanges(self._http, f"{self._path}/changes", since, snapshot, wait, limit, chosen=chosen)
 
     async def changes_end(self, since: str, rows: int | None = None) -> dict[str, Any]:
         """The last version up to which there are about so many rows of changes after the token `since`, of one version at least; without
@@ -115,32 +133,12 @@ class AsyncView(AsyncReadings):
         params = {"since": since} if rows is None else {"since": since, "rows": f"{rows}"}
         return await self._http.json("GET", f"{self._path}/changes/end", params=params)
 
-    def changes_between(self, since: str, until: str) -> AsyncArrow:
+    def changes_between(self, since: str, until: str, **chosen: Any) -> AsyncArrow:
         """The changes after one token up to another, as Arrow batches: `_op` (delete, insert), `_version`, the columns of the key as
-        `alias.column`, and those of the row. Within a version deletes come first. Raises TokenExpired, BadToken, NotFollowed."""
-        return AsyncArrow(self._http, f"{self._path}/changes", {"since": since, "until": until})
+        `alias.column`, and those of the row. Within a version deletes come first. `chosen`: where, columns, overlaps, as of `changes`.
+        Raises TokenExpired, BadToken, NotFollowed."""
+        return AsyncArrow(self._http, f"{self._path}/changes", row_params(**chosen, since=since, until=until))
 
     def part_as_changes(self, cursor: str) -> AsyncArrow:
         """The rows of a part of a reading, as `changes_between` tells inserts: with the columns of the key. Raises SnapshotExpired."""
         return AsyncArrow(self._http, f"{self._path}/changes", {"snapshot": "true", "cursor": cursor})
-
-    async def begin_reading(
-        self, parts: int = 8, *, hold: int = 600, version: int | None = None, name: str | None = None
-    ) -> dict[str, Any]:
-        """Hold a version until `hold` seconds after the last request, to be read in at most so many parts, beside each other: `id`,
-        `version`, `token` (its changes follow; None if the view keeps none), `cursors` and `expires`.
-
-            reading = view.begin_reading()
-            tables = [view.to_arrow(cursor=cursor) for cursor in reading["cursors"]]  # every row once, in any process
-            view.end_reading(reading["id"])
-
-        name: whoever gives the same one, also for another view, gets the same reading, at one version. It is used once.
-        Raises SnapshotExpired for a version that nobody holds, and for the name of a reading that has ended.
-        """
-        chosen = {"version": version, "name": name}
-        form = {"parts": parts, "hold": hold} | {key: value for key, value in chosen.items() if value is not None}
-        return await self._http.json("POST", f"{self._path}/readings", form, repeatable=True)  # one too many ends by itself
-
-    async def end_reading(self, id: str) -> None:
-        """Release the version of a reading early. Raises NotFound."""
-        await self._http.call("DELETE", f"/v1/readings/{quote(id, safe='')}")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
@@ -28,8 +28,9 @@ class Changes:
         wait: float | None = None,
         limit: int | None = None,
         patience: float | None = None,
+        chosen: Mapping[str, str] | None = None,
     ) -> None:
-        params = {"snapshot": "true"} if snapshot else {}
+        params = {**(chosen or {}), **({"snapshot": "true"} if snapshot else {})}
         params |= {name: f"{value}" for name, value in (("since", since), ("wait", wait), ("limit", limit)) if value is not None}
         self._http = http
         self._opening: AbstractContextManager[httpx.Response] = http.stream(path, params, JSONL, quiet=QUIET, patience=patience)

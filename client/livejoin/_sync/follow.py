@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import logging
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from math import inf
 from pathlib import Path
@@ -42,13 +42,14 @@ class Follow:
         restart: str | None,
         wait: float | None,
         idle: bool,
+        chosen: Mapping[str, str],
     ) -> None:
         if restart not in (None, "snapshot"):
             raise ValueError(f'restart must be "snapshot" or None, not {restart!r}')
         self._store = TokenFile(store) if store is not None else None
         self.token = (self._store.read() if self._store else None) or since
         self._idle = idle
-        self._source = Versions(http, path, self.token, restart is not None, wait)
+        self._source = Versions(http, path, self.token, restart is not None, wait, chosen)
         self._from_now = self.token is None and not snapshot
         self._body: Version | None = None  # the one that the body has
         self._versions: Generator[Version] | None = None
@@ -108,14 +109,16 @@ class Versions:
     leave that to the garbage collector, which may run while the pool of connections is locked, and would wait for that lock.
     """
 
-    def __init__(self, http: Http, path: str, since: str | None, restart: bool, wait: float | None) -> None:
-        self._http, self._path, self._since, self._restart, self._wait = http, path, since, restart, wait
+    def __init__(
+        self, http: Http, path: str, since: str | None, restart: bool, wait: float | None, chosen: Mapping[str, str]
+    ) -> None:
+        self._http, self._path, self._since, self._restart, self._wait, self._chosen = http, path, since, restart, wait, chosen
         self._now: Version | None = None  # the one that it began at
         self._is_lost = False  # the connection broke, and no record has come since
 
     def begin_now(self) -> str:
         """Take the newest version as the one to go on from; its token."""
-        with Changes(self._http, self._path, wait=0) as changes:
+        with Changes(self._http, self._path, wait=0, chosen=self._chosen) as changes:
             for lines in changes.lines():
                 line = lines[:-1].rpartition(b"\n")[2] + b"\n"
                 record = orjson.loads(line)
@@ -165,7 +168,8 @@ class Versions:
         snapshot = self._since is None
         patience = inf if self._is_endless else None
         version = Version()
-        with Changes(self._http, self._path, self._since, snapshot, self._wait, patience=patience) as changes:
+        opened = Changes(self._http, self._path, self._since, snapshot, self._wait, patience=patience, chosen=self._chosen)
+        with opened as changes:
             for lines in changes.lines():
                 if self._is_lost:
                     self._is_lost = False

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from livejoin._sync.answers import Arrow, Rows
 from livejoin._sync.http import Http
-from livejoin.encoding import Overlaps, Where, row_params
+from livejoin.encoding import Overlaps, Where, reading_form, row_params
 from livejoin.frames import to_pandas, to_polars
 
 if TYPE_CHECKING:
@@ -28,22 +30,24 @@ class Readings:
     def rows(
         self,
         *,
-        where: Where | None = None,
+        where: Where | str | None = None,
+        columns: Sequence[str] | None = None,
         overlaps: Overlaps | None = None,
         limit: int | None = None,
         cursor: str | None = None,
         version: int | None = None,
         order: str | None = None,
     ) -> Rows:
-        """Its rows at one version, as they come. order: with `limit`, at most 10,000, the first of all rows by these columns, as in
-        `price desc, id`; the service reads every row."""
-        params = row_params(where, overlaps, limit=limit, cursor=cursor, version=version, order=order)
+        """Its rows at one version, as they come. columns: only these. order: with `limit`, at most 10,000, the first of all rows by these
+        columns, as in `price desc, id`; the service reads every row."""
+        params = row_params(where, overlaps, columns, limit=limit, cursor=cursor, version=version, order=order)
         return Rows(self._http, f"{self._path}/rows", params)
 
     def arrow(
         self,
         *,
-        where: Where | None = None,
+        where: Where | str | None = None,
+        columns: Sequence[str] | None = None,
         overlaps: Overlaps | None = None,
         limit: int | None = None,
         cursor: str | None = None,
@@ -51,7 +55,7 @@ class Readings:
         order: str | None = None,
     ) -> Arrow:
         """Its rows at one version as Arrow batches, as they come. Arguments as of `rows`."""
-        params = row_params(where, overlaps, limit=limit, cursor=cursor, version=version, order=order)
+        params = row_params(where, overlaps, columns, limit=limit, cursor=cursor, version=version, order=order)
         return Arrow(self._http, f"{self._path}/rows", params)
 
     def to_arrow(self, **filters: Any) -> pa.Table:
@@ -65,3 +69,32 @@ class Readings:
     def to_polars(self, **filters: Any) -> polars.DataFrame:
         """As `to_arrow`. Raises ImportError."""
         return to_polars(self.to_arrow(**filters))
+
+    def begin_reading(
+        self,
+        parts: int = 8,
+        *,
+        hold: int = 600,
+        version: int | None = None,
+        name: str | None = None,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        overlaps: Overlaps | None = None,
+    ) -> dict[str, Any]:
+        """Hold a version until `hold` seconds after the last request, to be read in at most so many parts, beside each other: `id`,
+        `version`, `token` (its changes follow; None if it is a relation, or the view keeps none), `cursors` and `expires`.
+
+            reading = view.begin_reading()
+            tables = [view.to_arrow(cursor=cursor) for cursor in reading["cursors"]]  # every row once, in any process
+            view.end_reading(reading["id"])
+
+        where, columns, overlaps: of which rows, as of `rows`; what is found by a key or a window is one part.
+        name: whoever gives the same one, also for another view or relation, gets the same reading, at one version. It is used once.
+        Raises SnapshotExpired for a version that nobody holds, and for the name of a reading that has ended.
+        """
+        form = reading_form(where, columns, overlaps, parts=parts, hold=hold, version=version, name=name)
+        return self._http.json("POST", f"{self._path}/readings", form, repeatable=True)  # one too many ends by itself
+
+    def end_reading(self, id: str) -> None:
+        """Release the version of a reading early. Raises NotFound."""
+        self._http.call("DELETE", f"/v1/readings/{quote(id, safe='')}")

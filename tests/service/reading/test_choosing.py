@@ -142,7 +142,8 @@ def of_parts(engine: Instance, name: str, most: int, **asked: Any) -> pa.Table:
     of = live_view(engine.readers, name) if is_view else engine.relations[name]
     held, cursors = begin_reading(engine.readers, of, most, 600, None, "somebody", None, Asked(**asked))
     try:
-        return pa.concat_tables([read_all((open_rows if is_view else open_relation_rows)(engine.readers, name, cursor=one)) for one in cursors])
+        opened_by = open_rows if is_view else open_relation_rows
+        return pa.concat_tables([read_all(opened_by(engine.readers, name, cursor=one)) for one in cursors])
     finally:
         engine.readers.holdings.release(held)
 
@@ -183,3 +184,133 @@ def test_random_conditions(engine: Instance, name: str) -> None:
             assert made.column_names == shown
             assert counted(made) == wanted, where
     assert some > 10
+
+
+def test_a_condition_on_a_key_reads_as_little_as_a_look_up(tmp_path: Path) -> None:
+    """Of a join, also by its join key, of groups, of a relation, and in a reading; a window alike. Other conditions read everything."""
+    engine = opened(tmp_path)
+    n = 20_000
+    made = parse_relation(declared("id:int64, room:string, lo:int64, hi:int64", span="lo hi"))
+    numbers = np.arange(n)
+    for name in "ab":
+        engine.put_relation(name, made)
+        arrays = [pa.array(numbers), pa.array([f"room {i // 2}" for i in range(n)]), pa.array(numbers * 3), pa.array(numbers * 3 + 2)]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=made.arrow_schema())
+        engine.apply(Batch([Changes(name, made, np.full(n, UPSERT, np.uint8), RowBlock(rows), numbers)], n, 0, [], 0))
+    join = "FROM a JOIN b ON a.room = b.room AND overlaps(a.span, b.span)"
+    engine.put_view("v", {"sql": f"SELECT a.id AS i, b.id AS \"J, j\", a.room AS room, intersection(a.span, b.span) AS m {join}"}, wait=60)
+    engine.put_view("g", {"sql": f"SELECT a.room AS room, count(*) AS n {join} GROUP BY a.room"}, wait=60)
+
+    def steps(name: str, **asked: Any) -> int:
+        before = engine.views[name].read_counts._sum.steps
+        assert read_all(open_rows(engine.readers, name, **asked)).num_rows
+        return int(engine.views[name].read_counts._sum.steps - before)
+
+    by_key = steps("v", point=("a", {"id": "777"}))
+    for where in (
+        'i = 777',
+        '777 = "J, j" AND room <> \'x\'',
+        'room = \'room 388\' AND (i = 777 OR i < 3)',
+    ):
+        assert steps("v", where=where, columns=["J, j"]) <= by_key + 50, where
+    assert steps("v", where="m_start < 20 AND m_end > 10 AND i >= 0") <= steps("v", window={"": ("10", "20")})
+    assert steps("g", where="room = 'room 388' AND n > 0") <= steps("g", point=("group", {"room": "room 388"}))
+    assert steps("v", where='i + 0 = 777') > n
+    held, cursors = begin_reading(engine.readers, live_view(engine.readers, "v"), 8, 60, None, "", None, Asked(where='i = 777'))
+    before = engine.views["v"].read_counts._sum.steps
+    assert len(cursors) == 1 and read_all(open_rows(engine.readers, "v", cursor=cursors[0])).num_rows == 1
+    assert engine.views["v"].read_counts._sum.steps - before <= by_key
+    seen = list[int]()
+    scan = engine.relations["a"].table.scan
+    engine.relations["a"].table.scan = lambda *given: seen.append(1) or scan(*given)  # type: ignore[method-assign, func-returns-value]
+    assert read_all(open_relation_rows(engine.readers, "a", where="id = 777 AND hi > 0")).num_rows == 1 and not seen
+    assert read_all(open_relation_rows(engine.readers, "a", where="hi = 2333")).num_rows == 1 and seen
+    engine.close()
+
+
+def test_names_that_differ_in_case_alone(tmp_path: Path) -> None:
+    engine = opened(tmp_path)
+    made = parse_relation(declared("id:int64, other:int64"))
+    engine.put_relation("r", made)
+    rows = pa.RecordBatch.from_pylist([{"id": 1, "other": 2}, {"id": 2, "other": 1}], made.arrow_schema())
+    engine.apply(Batch([Changes("r", made, np.full(2, UPSERT, np.uint8), RowBlock(rows), np.arange(2))], 2, 0, [], 0))
+    engine.put_view("v", {"sql": 'SELECT id AS "I", other AS i FROM r'}, wait=60)
+    assert read_all(open_rows(engine.readers, "v", where="i = 1")).to_pylist() == [{"I": 2, "i": 1}]
+    assert read_all(open_rows(engine.readers, "v", where='"I" = 1')).to_pylist() == [{"I": 1, "i": 2}]
+    engine.close()
+
+
+def test_few_rows_of_many_do_not_hold_a_thread(engine: Instance) -> None:
+    """A call returns after some rows, whether or not it has found one."""
+    with closing(open_rows(engine.readers, "pairs", where="i = j AND i < 0")) as reader:
+        calls = 0
+        while (found := reader.read(1)) is not None:
+            assert not found.num_rows
+            calls += 1
+    assert calls > 3
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_what_is_looked_up_is_what_the_condition_says(tmp_path: Path, zone: str | None) -> None:
+    """However a constant is written: the same rows as where nothing is looked up."""
+    engine = opened(tmp_path)
+    definition = declared("at:timestamp, d:date, t:string, n:int64, to:timestamp?", key="at, d, t, n", stay="at to")
+    definition["columns"][0] |= {} if zone is None else {"zone": zone}
+    made = parse_relation(definition)
+    engine.put_relation("r", made)
+    times = [START + timedelta(hours=hours) for hours in (-1, 0, 1, 12, 24)]
+    every = [(at, t, n) for at in times for t in ("", "a\\b", "É") for n in (-1, 7)]
+    rows = [{"at": at, "d": at.date(), "t": t, "n": n, "to": at + timedelta(hours=2)} for at, t, n in every]
+    batch = pa.RecordBatch.from_pylist(rows, made.arrow_schema())
+    engine.apply(Batch([Changes("r", made, np.full(30, UPSERT, np.uint8), RowBlock(batch), np.arange(30))], 30, 0, [], 0))
+    sql = (
+        "SELECT x.at AS at, x.d AS d, x.t AS t, x.n AS n, intersection(x.stay, y.stay) AS m "
+        "FROM r x JOIN r y ON overlaps(x.stay, y.stay) AND x.n = y.n"
+    )
+    engine.put_view("v", {"sql": sql}, wait=60)
+    found = 0
+    for at in (
+        "'2026-01-01'", "timestamptz '2026-01-01'", "'2026-01-01 00:00'", "'2026-01-01T00:00:00Z'", "timestamptz '2026-01-01 01:00+01'",
+        "timestamp '2026-01-01'", "date '2026-01-01'", "'2025-12-31 23:00'",
+    ):  # fmt: skip
+        for rest in ("t = E'a\\\\b' AND n = 7", "t = 'a\\b' AND n = '7'", "t = '' AND n = -1", "t = 'É' AND n = 7.0"):
+            for where in (
+                f"at = {at} AND d = '2026-01-01' AND {rest}",
+                f"at = {at} AND d = date '2025-12-31' AND {rest}",
+                f"m_start <= {at} AND m_end > {at} AND n = 7",
+            ):
+                results = []
+                for asked in (where, f"({where}) OR n = 99"):
+                    if "m_start" not in where:
+                        results.append(attempt(lambda asked=asked: read_all(open_relation_rows(engine.readers, "r", where=asked))))
+                    results.append(attempt(lambda asked=asked: read_all(open_rows(engine.readers, "v", where=asked))))
+                half = len(results) // 2
+                assert results[:half] == results[half:], where
+                found += sum(isinstance(one, Counter) and bool(one) for one in results)
+    assert found > 20
+    engine.close()
+
+
+def attempt(work: Any) -> Counter[str] | str:
+    """The rows, or the kind of the refusal."""
+    try:
+        return counted(work())
+    except Problem as problem:
+        return problem.type
+
+
+@pytest.mark.parametrize(
+    ("where", "all_of_them"),
+    [
+        ("m_start < 'infinity'", None), ("m_end < 'infinity'", None), ("m_end > '-infinity' AND m_start > '-infinity'", None),
+        ("i = 99999999999999999999", False), ("i = -1", False), ("m_end > timestamptz '2026-03-01' AND m_start < date '2026-01-01'", False),
+        ("i = 3 AND i = 4", False), ("i = NULL", False), ("room = 'A' OR room <> 'A' OR room IS NULL", True),
+    ],
+)  # fmt: skip
+def test_constants_that_no_index_takes(engine: Instance, where: str, all_of_them: bool | None) -> None:
+    """The same, or the same refusal, as where nothing is looked up."""
+    both = where, f"({where}) OR i = -7"
+    found, other = (attempt(lambda one=one: read_all(open_rows(engine.readers, "pairs", where=one))) for one in both)
+    assert found == other, where
+    if all_of_them is not None and not isinstance(found, str):
+        assert found.total() == (read_all(open_rows(engine.readers, "pairs")).num_rows if all_of_them else 0)
