@@ -1,5 +1,5 @@
-"""A job of a user of the data source, on any version of PySpark: it imports PySpark and the client alone, and ends with an error if anything
-is not as it must be. The service has none of its relations yet.
+"""A job of a user of the data source, on any version of PySpark: it imports PySpark and the client alone, and fails if anything is wrong.
+The service has none of its relations yet.
 
     spark-submit user_job.py URL FOLDER
 """
@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 import livejoin
 
@@ -107,12 +106,12 @@ class UserJob:
         for name in ("shown", "stored"):
             self.spark.sql(f"DROP TABLE {name}")
 
-        def placed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for _ in batches:
-                time.sleep(0.5)  # so that one executor is not quick enough for all
-            yield pa.record_batch({"at": [f"{Path.cwd().name} {sys.executable}"]})
+        def placed(rows: Iterator[Row]) -> Iterator[str]:
+            list(rows)
+            time.sleep(0.5)  # so that one executor is not quick enough for all
+            yield f"{Path.cwd().name} {sys.executable}"
 
-        return sorted({row["at"] for row in frame.mapInArrow(placed, "at string").collect()})
+        return sorted(set(frame.rdd.mapPartitions(placed).collect()))
 
     def follow(self, waiting: bool = False, **options: Any) -> None:
         """Read the changes that there are, or, `waiting`, those that come until all rows of the view were found."""
