@@ -14,7 +14,7 @@ DONE := .venv/.done
 # Without bytecode files, each of the hundred services that the tests start would compile our sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup python stream java browser lint check test demo kafka bench soak docs pictures lock client wheels sbom audit
+.PHONY: setup python stream java browser oldest-spark lint check test demo kafka bench soak docs pictures lock client wheels sbom audit
 .DELETE_ON_ERROR:
 
 setup: $(DONE)/packages $(DONE)/jars $(DONE)/kernels
@@ -69,6 +69,10 @@ wheels: $(DONE)/project
 browser: $(DONE)/packages
 	@$(BIN)/python -m tests.dashboard.chromium
 
+# For the tests of Spark's data source, which run on two versions of PySpark.
+oldest-spark: $(DONE)/packages
+	@$(BIN)/python -m tests.streaming.datasource.oldest_spark
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -85,7 +89,7 @@ $(DONE)/tests: $(DONE)/packages
 	@$(BIN)/pytest --collect-only -qq tests/service >/dev/null & $(BIN)/pytest --collect-only -qq --ignore tests/service >/dev/null; wait
 	@touch $@
 
-test: setup java browser $(DONE)/tests
+test: setup java browser oldest-spark $(DONE)/tests
 	$(BIN)/pytest -n 7 --dist loadfile $(ARGS)
 
 # The service compiles what the demo needs, and the rest meanwhile; what Kafka and Spark need is installed beside it.
@@ -99,7 +103,7 @@ kafka: $(DONE)/jars java
 bench: setup
 	@$(BIN)/livejoin bench $(ARGS)
 
-soak: setup java browser
+soak: setup java browser oldest-spark
 	$(BIN)/pytest -m soak $(ARGS)
 
 # Those of README.md, of the demo as it runs: look at them before you commit them.

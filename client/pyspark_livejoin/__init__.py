@@ -4,7 +4,12 @@ is light."""
 from importlib import import_module
 from typing import Any
 
-from livejoin.datasource.source import LivejoinSource as DefaultSource
+try:
+    from livejoin.datasource.source import LivejoinSource as DefaultSource
+except ModuleNotFoundError as error:
+    if str(error.name).partition(".")[0] != "pyspark":
+        raise
+    raise ImportError("livejoin for Spark needs PySpark 4.0 or newer, of the version of the cluster: pip install pyspark") from error
 
 __all__ = ["DefaultSource"]
 _JOINS = {
@@ -25,5 +30,6 @@ def __getattr__(name: str) -> Any:
         try:
             return getattr(import_module(f"streaming.cluster.{_JOINS[name]}"), name)
         except ModuleNotFoundError as error:
-            raise ImportError(f"joins on a cluster need {error.name}, which is not installed: install livejoin[spark]") from error
+            cause = f"it is not installed, or a module beside the job hides one of its modules: {error}"
+            raise ImportError(f"joins on a cluster need the package livejoin[spark]; {cause}") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

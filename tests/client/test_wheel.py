@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import venv
+from collections.abc import Iterable
 from importlib.metadata import distribution, distributions
 from pathlib import Path
 
@@ -62,12 +63,17 @@ def installed(wheel: Path, folder: Path, extra: str = "") -> Path:
     subprocess.run(command, check=True, capture_output=True, env={})
     (site,) = folder.glob("lib/python*/site-packages")
     (own,) = distributions(name="livejoin-client", path=[str(site)])
-    for name in {one for need in named(own.requires or [], extra) for one in {need, *needed(need)}}:
+    linked(site, {one for need in named(own.requires or [], extra) for one in {need, *needed(need)}})
+    return python
+
+
+def linked(site: Path, names: Iterable[str]) -> None:
+    """Link these distributions of this environment into another one's packages."""
+    for name in names:
         for file in distribution(name).files or []:
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not (site / top).exists():
                 (site / top).symlink_to(Path(str(distribution(name).locate_file(top))))
-    return python
 
 
 def said(*command: str | Path, url: str = "http://127.0.0.1:9") -> tuple[int, str]:
@@ -119,3 +125,42 @@ def test_load_says_what_it_needs(wheel: Path, tmp_path: Path) -> None:
         1, "livejoin: load needs numpy, which is not installed: install livejoin-client[files]\n",
     )  # fmt: skip
     assert said(python, "-m", "livejoin", "rows", "--help")[0] == 0
+
+
+LOOKUP = """
+from importlib import import_module
+from pkgutil import iter_modules
+(found,) = [import_module(one.name) for one in iter_modules() if one.name == "pyspark_livejoin"]
+assert found.DefaultSource.name() == "livejoin", found
+try:
+    from pyspark_livejoin import overlap_join
+except ImportError as error:
+    print(error)
+"""
+"""As Spark looks for data sources; then a join, which needs the service."""
+
+
+def test_spark_brings_its_own_pyspark(wheel: Path, tmp_path: Path) -> None:
+    """Seen: the extra brought another PySpark, and a folder named like a package of the service hid the data source."""
+    python = installed(wheel, tmp_path / "venv", "spark")
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (own,) = distributions(name="livejoin-client", path=[str(site)])
+    assert named(own.requires or [], "spark") - named(own.requires or []) == {"pandas"}
+    status, emitted = said(python, "-c", "import pyspark_livejoin")
+    assert status == 1 and "needs PySpark 4.0 or newer, of the version of the cluster: pip install pyspark" in emitted
+    linked(site, ("pyspark", "py4j"))
+    (tmp_path / "look.py").write_text(LOOKUP)
+    needs = "joins on a cluster need the package livejoin[spark]; it is not installed, or a module beside the job hides one of its modules"
+    for hiding in ("", "pass", "raise ImportError('no library')"):
+        if hiding:
+            for name in ("service", "streaming", "structures"):
+                (tmp_path / name).mkdir(exist_ok=True)
+                (tmp_path / name / "__init__.py").write_text(hiding)
+        status, emitted = said(python, tmp_path / "look.py")
+        assert status == 0 and (needs in emitted if "raise" not in hiding else emitted == "no library\n"), emitted
+
+
+def test_spark_finds_the_data_source_in_this_environment() -> None:
+    """`make setup` puts the client on the path: Spark lists what is there, and sees nothing that an import hook would find."""
+    status, emitted = said(sys.executable, "-c", "import pkgutil; print(*(one.name for one in pkgutil.iter_modules()), sep='\\n')")
+    assert status == 0 and "pyspark_livejoin" in emitted.split(), "an older installation of the client: run make setup"

@@ -17,7 +17,7 @@ from tests.server_process import ROOT
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
 PACKAGES = {"livejoin": "client", "pyspark_livejoin": "client", "service": ".", "streaming": ".", "structures": "."}
-OF_THE_CLUSTER = ("pyspark", "playwright", "polars", "mypy", "ruff*")  # packages that executors have, or do not need
+OF_THE_CLUSTER = ("pyspark*", "playwright", "polars", "mypy", "ruff*")  # packages that executors have, or do not need
 PROGRAM = """
 import json, os, sys
 import pyarrow as pa

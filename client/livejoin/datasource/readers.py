@@ -23,16 +23,17 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from livejoin import Arrow, LivejoinError, SnapshotExpired, Unreachable, View
 from livejoin.datasource.errors import DataSourceError
 from livejoin.datasource.failures import ENDED, FIRST_BATCH_GONE, NEW_CHECKPOINT, OTHER_COLUMNS, PINNED, converting_errors
 from livejoin.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
+from livejoin.datasource.versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 _PARTS, _HOLD = 8, 600
 _AT_ONCE = 100_000  # rows of changes, about: what follows in Spark may take its time for them
+_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in (to_arrow_schema.__kwdefaults__ or {}) else {}  # the default before PySpark 4.2
 Offset = dict[str, Any]
 
 
@@ -94,13 +95,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._service, self._view, self._schema = options.service, options.text("view"), schema
         self._most, self._snapshot, self._times = options.whole("maxRows", 1), options.is_on("snapshot"), options.is_on("timeType")
         self._target: Offset | None = None
+        self._read: Offset | None = None  # where the query is, once it is known
         self._reading: dict[str, Any] | None = None  # of the first batch, while it is under way
 
     def initialOffset(self) -> Offset:
         if self._snapshot:
-            return {"token": "", "version": 0}
+            return {"token": "", "version": 0, "initial": True}
         with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
-            return _now(view)
+            return {**_now(view), "initial": True}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
@@ -109,7 +111,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
             self._target = _now(view)
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
+        start = start or self._read or self.initialOffset()
         with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
             if not start["token"]:
                 self._reading = reading = self._begin(view, None)
@@ -125,8 +128,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"token": end["token"], "version": end["version"], "since": start["token"]}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        since = end.get("since", start["token"])
-        if since:
+        self._read = end
+        if start == end:
+            return []
+        if since := end.get("since", start["token"]) if "initial" in start else start["token"]:
             return [ChangesPartition(since, end["token"], end["version"])]
         reading = self._reading
         if reading is None or reading["version"] != end["version"]:  # the query was restarted within its first batch
@@ -210,7 +215,7 @@ def _changed(view: View, stretch: ChangesPartition) -> Iterator[pa.RecordBatch]:
 
 def _as_spark(name: str, batches: Iterable[pa.RecordBatch], schema: StructType, times: bool) -> Iterator[pa.RecordBatch]:
     """In exactly the columns and types that Spark has requested. Raises DataSourceError."""
-    wanted = to_arrow_schema(schema, timezone="UTC")
+    wanted = to_arrow_schema(schema, **_UTC)
     expected = [(field.name, field.dataType) for field in schema]
     for batch in batches:
         if (found := [(field.name, field.dataType) for field in _schema(batch.schema, times)]) != expected:
@@ -221,4 +226,5 @@ def _as_spark(name: str, batches: Iterable[pa.RecordBatch], schema: StructType, 
 
 def _schema(rows: pa.Schema, times: bool) -> StructType:
     """In Spark's types. Times of day are text unless `times`: TimeType is an error in Spark if spark.sql.timeType.enabled is off."""
-    return from_arrow_schema(pa.schema([one.with_type(pa.utf8()) if pa.types.is_time(one.type) and not times else one for one in rows]))
+    shown = pa.schema([one.with_type(pa.utf8()) if pa.types.is_time(one.type) and not times else one for one in rows])
+    return from_arrow_schema(shown, prefer_timestamp_ntz=True)

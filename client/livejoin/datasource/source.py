@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -67,5 +68,10 @@ class LivejoinSource(DataSource):
 
     def _options(self, what: str, *known: str, columns: StructType | None = None) -> Options:
         from livejoin.datasource.options import Options
+        from livejoin.datasource.versions import LACKING
 
-        return Options(self.options, what, known, columns)
+        options = Options(self.options, what, known, columns)
+        for name, version in LACKING.items():
+            if options.optional(name) not in (None, "false"):
+                raise DataSourceError(f"the option {name!r} requires PySpark {version} or newer; this is {pyspark.__version__}")
+        return options
