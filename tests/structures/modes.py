@@ -38,13 +38,8 @@ STRUCTURES = {
             Canary("structures.qdag.walk", "fill_others", "lambda walking, t, out, start, n: None"),
             Canary("structures.qdag.scan", "children_of", "lambda nodes, base, o, arity: 1", 2),
             Canary("structures.qdag.walk", "loaded", "lambda nodes, walking, t, ref, level: 1 if ref & 2**19 else ref"),
-            # Of merges: a change meanwhile is lost; what the switch leaves behind is forgotten.
-            Canary("structures.quadtree.merging", "replay", "lambda nodes, writing, t, entries, inserted: len(inserted)", 4),
-            Canary(
-                "structures.quadtree.trees",
-                "drop_blocks",
-                "lambda nodes, writing, way, budget: (way.state.__setitem__(0, 0), budget)[1]",
-            ),
+            # Of trees that are loaded anew: their blocks are forgotten.
+            Canary("structures.quadtree.whole", "drop_block", "lambda nodes, writing, o, arity: None"),
         ),
     ),
     "lqdag": Structure(
