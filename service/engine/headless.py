@@ -46,7 +46,6 @@ Rows = tuple[pa.RecordBatch, pa.RecordBatch]
 
 _ALL = (1 << 40, 1 << 60)  # bounds of a view's delta in one step: rows, bytes
 _CHUNK = 1 << 16  # rows
-_MAINTAINED = 64  # steps of deferred work at once
 
 
 class ViewChange(NamedTuple):
@@ -301,8 +300,6 @@ class Cell:
                 another = view.another()
                 self._fill(another)
                 view.replace(another)
-        while self._state.maintain(_MAINTAINED):
-            pass
         self._reclaim()
         self._require_sound()
 

@@ -4,7 +4,7 @@
             each is called, for a few milliseconds at a time, until it reports that nothing is left
 
 A round begins when enough rows have changed or a second has passed, and takes as many turns of the writer as it needs: a share of each
-change's time, and all idle time. After it, the work that changes have deferred is done slice by slice.
+change's time, and all idle time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from service.views.deltas import DeltaSink
 
 _RATE = 1.0  # seconds between two checks of the pins
 _WORTH_RECLAIMING = 512  # changed rows
-_SLICE = 1 << 12  # steps of deferred work at a time: a millisecond where they wait for memory
 
 
 class Housekeeping:
@@ -61,11 +60,9 @@ class Housekeeping:
                 self.snapshots.consider()
         if not self._tasks and (self._everything or self._state.rows_changed >= _WORTH_RECLAIMING):
             self._begin()
-        if not self._tasks:
-            return self._state.maintain(_SLICE)
-        if not self._tasks[0]():
+        if self._tasks and not self._tasks[0]():
             self._tasks.popleft()
-        return True
+        return bool(self._tasks)
 
     def _begin(self) -> None:
         everything, self._everything = self._everything, False

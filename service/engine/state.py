@@ -59,7 +59,6 @@ class State:
         self._published: Version | None = None  # the last one, while the next one differs only in the changed relations
         self._changed: set[str] = set()  # relations, since then
         self._asked: set[LiveView] = set()  # since then
-        self._behind: dict[LiveView, None] = {}  # views for which `maintain` may have work
 
     @property
     def relations(self) -> dict[str, Relation]:
@@ -166,7 +165,6 @@ class State:
         before = self._published
         if before is None or built is not None:
             roots = {view.id: view.root for view in self.views.values() if view.state == "live" or view is built}
-            self._behind = dict.fromkeys(self.maintained)
             counts = {relation.id: relation.table.rows for relation in self.relations.values()}
         else:
             roots, counts = {**before.roots}, {**before.counts}
@@ -336,7 +334,6 @@ class State:
         for view in outcome.views:
             if view.state == "live" and not view.is_composed:
                 self._asked.add(view)
-                self._behind[view] = None
                 try:
                     rebuilt = outcome.rebuilt.get(view)
                     delta = view.apply(first, len(batches), runs) if rebuilt is None else rebuilt.apply(first, runs)
@@ -349,7 +346,6 @@ class State:
             cascade = Cascade(self._stored, self.interest, self.recorder, self.fail)
             deltas += cascade.apply(first, runs, outcome.views)
             self._asked.update(view for view in cascade.followed if not isinstance(view, StoredView))
-            self._behind |= cascade.followed
         receipts, errors, bad = [], outcome.errors, outcome.error_count
         for version, batch in enumerate(batches, first):
             passed_over = batch.ignored + ignored
@@ -389,16 +385,6 @@ class State:
         replayed = self.recorder.floor(relation)
         oldest = min([needed.published, *floors, *([] if replayed is None else [replayed])])
         return relation.table.reclaim(oldest, needed.rows)
-
-    def maintain(self, steps: int) -> bool:
-        """Do up to `steps` steps of deferred work for one view that has some; return whether there may be more. Cost: also O(1) for each
-        view that has changed since the last call."""
-        while self._behind:
-            view = next(iter(self._behind))
-            if view.state == "live" and self.unless_it_fails(view, partial(view.maintain, steps), False):
-                return True
-            del self._behind[view]
-        return False
 
     def _require(self, view: LiveView, rebuilt: Build | None, resolved: dict[str, Resolution]) -> None:
         """Raise MemoryError if the structures that follow the batch for the view lack room; any other error fails only the view."""

@@ -327,10 +327,6 @@ class LiveView:
             oldest_needed = oldest_needed if floor is None else min(oldest_needed, floor)
         return self._join is not None and self._join.reclaim(oldest_needed, pins)
 
-    def maintain(self, steps: int) -> bool:
-        """As `Join.maintain`."""
-        return self._join is not None and self._join.maintain(steps)
-
     @property
     def retired_bytes(self) -> int:
         join = self._join

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from structures.core.check import check_blocks
 from structures.quadtree.compact import CODE, LEAVES, LEVEL_WORDS, LOWEST, NEVER, NODE_WORDS, NODES, SIZES, TABLE, CompactForms, Form
 from structures.quadtree.layout import CODE_BITS, ENTRIES, HEAD, LEAF, LEAF_MARK, LOW, MARK, QuadArena, QuadtreeShape, live_child
@@ -131,24 +129,15 @@ def entries_of(arena: QuadArena, forms: CompactForms, root: Root, shape: Quadtre
     return found
 
 
-def check_forms(kept: list[Form], roots: tuple[tuple[Root, ...], ...], made: list[int]) -> None:
-    """Prove I2 and I3 for the compact forms. `roots`: the newest version's last; `made`: forms that do not belong to a version yet."""
+def check_forms(kept: list[Form], roots: tuple[tuple[Root, ...], ...]) -> None:
+    """Prove I2 and I3 for the compact forms. `roots`: the newest version's last."""
     bases = {form.base for form in kept}
     for _, _, base, _ in (root for version in roots for root in version):
         assert base == 0 or base in bases, f"I2: the compact form at {base} is in use, and given back"
     for one, other in zip(kept, kept[1:], strict=False):
         assert one.end <= other.base, f"I2: the compact forms at {one.base} and {other.base} overlap"
-    newest, used = sorted([*made, *(base for _, _, base, _ in roots[-1] if base)]), [form.base for form in kept if form.retired == NEVER]
+    newest, used = sorted(base for _, _, base, _ in roots[-1] if base), [form.base for form in kept if form.retired == NEVER]
     assert used == newest, f"I3: the compact forms at {used} are not retired, those at {newest} are in use"
-
-
-def see_live(arena: QuadArena, positions: list[int], arity: int, seen: dict[int, int]) -> None:
-    """Add the live blocks of these subtrees to `seen`."""
-    for o in positions:
-        if o > 0:
-            leaf = arena.W[2 * o + MARK] == LEAF_MARK
-            seen[o] = 2 * (arity - 1) + int(leaf)
-            see_live(arena, [] if leaf else [int(live_child(arena.W, o, c)) for c in range(1 << arity)], arity, seen)
 
 
 def check_quads(
@@ -156,19 +145,11 @@ def check_quads(
     forms: CompactForms,
     shapes: tuple[QuadtreeShape, ...],
     roots: tuple[tuple[Root, ...], ...],
-    beside: Sequence[tuple[Root, QuadtreeShape]],
-    dropped: list[tuple[list[int], int]],
-    made: list[int],
 ) -> None:
-    """Prove Q1 to Q3 for these versions and for what a merge reads and has made, and I3 if all roots in use are passed. `dropped`: places
-    whose blocks are not dropped yet, and the arity of their trees; `made`: the forms of a merge."""
-    check_forms(forms.forms, roots, made)
+    """Prove Q1 to Q3 for these versions, and I3 if all roots in use are passed."""
+    check_forms(forms.forms, roots)
     seen: dict[int, int] = {}
     for version in roots:
         for root, shape in zip(version, shapes, strict=True):
             entries_of(arena, forms, root, shape, seen)
-    for root, shape in beside:
-        entries_of(arena, forms, root, shape, seen)
-    for positions, arity in dropped:
-        see_live(arena, positions, arity, seen)
     check_blocks(arena, seen)

@@ -309,48 +309,20 @@ def end_node(making: Construction, lower: int, arity: int) -> None:
     H[NODES], H[LEAVES] = NODE_WORDS * (((state[NODE] << arity) + 63) >> 6), (state[LEAF_NODES] + SIZES - 1) // SIZES
 
 
-@kernel
-def find_ends(entries: Any, first: int, end: int, arity: int, leading: int, level: int, ends: Any) -> int:
-    """Do the same as `deal` for entries [first, end) that are already in the order of their digits. Returns the number of entries examined,
-    O(2**k log(end - first))."""
-    width, looked_at = arity + 1, wide(0)
-    ends[0] = first
-    for c in range(1, 1 << arity):
-        low, high = ends[c - 1], wide(end)
-        while low < high:
-            looked_at += 1
-            middle = (low + high) // 2
-            if digit(entries, middle * width, 1, arity, leading, level) < c:
-                low = middle + 1
-            else:
-                high = middle
-        ends[c] = low
-    ends[1 << arity] = end
-    return looked_at
+@kernel("void(int32[::1], int32[::1], Construction, int64, int64)", allocates=True)
+def compress(entries: Any, spare: Any, making: Construction, arity: int, leading: int) -> None:
+    """Make the compact form of these entries, more than LEAF, which are reordered. `spare`: an array as long as the entries.
 
-
-@kernel("int64(int32[::1], int32[::1], Construction, int64, int64, int64)", allocates=True)
-def compress(entries: Any, spare: Any, making: Construction, arity: int, leading: int, budget: int) -> int:
-    """Continue making the compact form of these entries, more than LEAF, until it is complete (state[LEFT] is 0) or `budget` steps are
-    done. Steps are children of nodes, entries, and entries that are examined to find a child. Returns the number of steps left, below 0 if
-    the last node took more.
-
-    `spare`: an array as long as the entries, whose order is then lost; or empty if the entries are in Morton order, except within leaves.
     In the end, H[NODES] and H[LEAVES] are the words used of N and L, state[AT] the bytes used of `packed`; the table's bytes begin at 0.
-    O(n levels) in all.
+    O(n levels).
     """
     packed, ranges, state, code = making.packed, making.ranges, making.state, making.H[CODE]
     ends = np.empty((1 << arity) + 2, np.int64)
-    while state[LEFT] > 0 and budget > 0:
+    while state[LEFT] > 0:
         b, node = state[LEVEL], state[RANGE]
         lower = level_below(b, code)
-        first, end = ranges[state[INPUT], node, 0], ranges[state[INPUT], node, 1]
-        if len(spare) > 0:
-            deal(entries, spare, first, end, arity, leading, b, ends)
-        else:
-            budget -= find_ends(entries, first, end, arity, leading, b, ends)
+        deal(entries, spare, ranges[state[INPUT], node, 0], ranges[state[INPUT], node, 1], arity, leading, b, ends)
         begin_node(making, lower, arity)
-        budget -= 1 << arity
         for c in range(1 << arity):
             first, end = ends[c], ends[c + 1]
             if end - first > LEAF:
@@ -358,9 +330,7 @@ def compress(entries: Any, spare: Any, making: Construction, arity: int, leading
             elif end > first:
                 at = write_leaf(packed, state[AT], entries, first, end, QuadtreeShape(arity, leading), lower, code)
                 add_leaf(making, arity, c, end - first, at)
-                budget -= end - first
         end_node(making, lower, arity)
-    return budget
 
 
 def begun(n: int, shape: QuadtreeShape, code: int) -> Construction:
@@ -374,11 +344,6 @@ def begun(n: int, shape: QuadtreeShape, code: int) -> Construction:
     ranges, state = ranges.reshape(2, most, 2), np.zeros(STATE_WORDS, np.int64)
     ranges[0, 0], state[LEFT], state[LEVEL] = (0, n), 1, code - 1 + (CODE_BITS if shape.first > 0 else 0)
     return Construction(header, nodes, leaves, rest.view(np.uint8), ranges, state)
-
-
-def form_words(making: Construction) -> int:
-    """Return the words of a form that is complete."""
-    return HEADER + making.H.item(NODES) + making.H.item(LEAVES) + (making.state.item(AT) + 7) // 8
 
 
 class Form(NamedTuple):
@@ -412,27 +377,19 @@ class CompactForms:
         """Build the form of int32[n, k + 1] entries, n > LEAF, with coordinates below 2**code; return its base. The entries are reordered.
         Call `require` first."""
         flat, making = entries.reshape(-1), begun(len(entries), shape, code)
-        compress(flat, np.empty_like(flat), making, *shape, 1 << 62)
-        base, parts = self.position(version, making, len(entries))
-        for at, part in parts:
-            self.compact[at : at + len(part)] = part
-        return base
-
-    def position(self, version: int, making: Construction, count: int) -> tuple[int, list[tuple[int, np.ndarray]]]:
-        """Allocate the words of a form that is complete. Returns its base, and which words are to be copied to where."""
+        compress(flat, np.empty_like(flat), making, *shape)
         header = making.H
         nodes, leaves = making.N[: header[NODES]], making.L[: header[LEAVES]]
-        rest = making.packed.view(np.int64)[: (making.state.item(AT) + 7) // 8]
-        base = self._room(form_words(making))
-        at = base + HEADER
+        whole = header, nodes, leaves, making.packed.view(np.int64)[: (making.state.item(AT) + 7) // 8]
+        base = self._room(sum(map(len, whole)))
+        at, end = base + HEADER, base
         header[NODES], header[LEAVES] = at, at + len(nodes)
         header[TABLE + 2 :: LEVEL_WORDS] += 8 * (at + len(nodes) + len(leaves))
-        parts, end = [], base
-        for part in (header, nodes, leaves, rest):
-            parts.append((end, part))
+        for part in whole:
+            self.compact[end : end + len(part)] = part
             end += len(part)
-        insort(self.forms, Form(base, end, version, NEVER, count))
-        return base, parts
+        insort(self.forms, Form(base, end, version, NEVER, len(entries)))
+        return base
 
     def _room(self, words: int) -> int:
         """Return the first place with so many free words."""

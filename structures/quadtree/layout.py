@@ -37,10 +37,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import B
-from structures.core.blocks import ALL_BLOCKS, Blocks, WriteState, allocate, drop, next_free
-from structures.core.control import KEPT, NEXT_CHUNK, RECORDS_MOST, SHIFT, SPARE_PAGES, record_at, words_of
+from structures.core.blocks import Blocks, WriteState, allocate, drop, next_free
+from structures.core.control import KEPT, words_of
 from structures.core.kernel import arrays, kernel, prefetch, wide
-from structures.core.reserve import give_back
 
 LEAF = min(16, max(2, B // 4))
 LOW = LEAF // 2  # an inner node with so few entries becomes a leaf
@@ -52,8 +51,7 @@ CODE_BITS = 30  # of a coordinate, and of a slot
 MISSING = KEPT
 TREE, TREE_WORDS = KEPT + 1, 6
 ROOT, BITS, BASE, COUNT, ARITY, FIRST = 0, 1, 2, 3, 4, 5  # of a tree; BASE: of its compact form, FIRST: f
-SPARE_TREE = MOST_TREES  # behind the others: one that is made beside them (`merging.py`)
-PATH = TREE + TREE_WORDS * (SPARE_TREE + 1)
+PATH = TREE + TREE_WORDS * MOST_TREES
 LEVELS = 3 * CODE_BITS + 2  # the most
 CONTROL_WORDS = PATH + 3 * LEVELS
 # Words of W, from 2 * o: of an inner node which children are leaves, and which there are, as bits; of a leaf its entries, and LEAF_MARK.
@@ -176,16 +174,3 @@ class QuadArena(Blocks):
         super().__init__(sizes, CONTROL_WORDS - KEPT, words)
         for t, shape in enumerate(shapes):
             self.C[TREE + TREE_WORDS * t + ARITY :][:2] = shape
-
-    def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
-        """Do the same as `Blocks.reclaim`. With the pages of records go those behind all records, which were requested in advance."""
-        if super().reclaim(oldest, pins, most):
-            return True
-        if self.C.item(SPARE_PAGES) & 2:
-            give_back(self.Q, record_at(self.C.item(RECORDS_MOST)), len(self.Q))
-        return False
-
-    def _give_back(self) -> None:
-        """Do the same as `Blocks._give_back`; return those behind all chunks, too."""
-        super()._give_back()
-        give_back(self.M, self.C.item(NEXT_CHUNK) << self.C.item(SHIFT), len(self.M))

@@ -64,7 +64,6 @@ class View:
                 changed = edges if position < self.join.lines else others
                 versions = [after if other < position else before for other in range(self.count)]
                 gained += sign * count(self.join.partners(versions, position, in_order(changed)))
-        self.trees.merge(self.version)
         self.trees.reclaim(self.version, NO_PINS)
         return gained
 

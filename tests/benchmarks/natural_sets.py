@@ -55,7 +55,6 @@ class SetView:
                         write(self.version, tree, one)
         after = self.trees.roots
         gained = len(self._emitted(inserted, deleted, after, before)) - len(self._emitted(deleted, inserted, before, after))
-        self.trees.merge(self.version)
         self.trees.reclaim(self.version, NO_PINS)
         return gained
 

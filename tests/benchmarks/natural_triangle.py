@@ -100,7 +100,6 @@ class Triangle:
                 for position in range(3):
                     versions = [after if other < position else before for other in range(3)]
                     gained += sign * count(self.join.partners(versions, position, edges))
-        self.trees.merge(self.version)
         self.trees.reclaim(self.version, NO_PINS)
         return gained
 

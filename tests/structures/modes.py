@@ -38,13 +38,8 @@ STRUCTURES = {
             Canary("structures.qdag.walk", "fill_others", "lambda walking, t, out, start, n: None"),
             Canary("structures.qdag.scan", "children_of", "lambda nodes, base, o, arity: 1", 2),
             Canary("structures.qdag.walk", "loaded", "lambda nodes, walking, t, ref, level: 1 if ref & 2**19 else ref"),
-            # Of merges: a change meanwhile is lost; what the switch leaves behind is forgotten.
-            Canary("structures.quadtree.merging", "replay", "lambda nodes, writing, t, entries, inserted: len(inserted)", 4),
-            Canary(
-                "structures.quadtree.trees",
-                "drop_blocks",
-                "lambda nodes, writing, way, budget: (way.state.__setitem__(0, 0), budget)[1]",
-            ),
+            # Of trees that are loaded anew: their blocks are forgotten.
+            Canary("structures.quadtree.whole", "drop_block", "lambda nodes, writing, o, arity: None"),
         ),
     ),
     "lqdag": Structure(
@@ -382,17 +377,8 @@ STRUCTURES = {
     "minesweeper": Structure(
         "minesweeper.machine.MinesweeperMachine",
         ("tests/structures/minesweeper/test_minesweeper.py",),
-        "not tens_of_thousands and not claims and not log_that_is_full",
+        "not tens_of_thousands and not claims",
         (
-            # What the kept tree rests on: what comes is cut out, or its intervals are dropped, by masks that name all atoms.
-            Canary("structures.minesweeper.cds", "cut_value", "lambda tree, v, x, bit: None"),
-            Canary("structures.minesweeper.cds", "drop_intervals", "lambda tree, v, bit: None"),
-            Canary(
-                "structures.minesweeper.shadow",
-                "put_interval",
-                "lambda tree, v, low, high, mask: was(tree, v, low, high, mask & -mask)",
-            ),
-            Canary("structures.minesweeper.cds", "agrees", "lambda tree, v, g: False"),
             Canary("structures.minesweeper.shadow", "pass_on", "lambda state, i, n: -1"),
             Canary("structures.minesweeper.walk", "group_end", "lambda nodes, leaf, arity, i, coordinates, start, step, length: i + 1"),
             Canary("structures.minesweeper.walk", "next_entry", "lambda nodes, root, arity, leaf, i: (0, 0)"),

@@ -209,9 +209,6 @@ class OuterJoin(Join):
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return any(member.join.reclaim(oldest_needed, pins) for member in self.members)
 
-    def maintain(self, steps: int) -> bool:
-        return any(member.join.maintain(steps) for member in self.members)
-
     def is_outgrown(self, version: int) -> bool:
         return any(member.join.is_outgrown(version) for member in self.members)
 

@@ -165,9 +165,6 @@ class SeparateJoins(Join):
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return any(factor.join.reclaim(oldest_needed, pins) for factor in self.factors)
 
-    def maintain(self, steps: int) -> bool:
-        return any(factor.join.maintain(steps) for factor in self.factors)
-
     def entries(self, root: tuple[Any, ...]) -> int:
         return sum(factor.join.entries(its) for factor, its in zip(self.factors, root, strict=True))
 

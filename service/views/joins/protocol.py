@@ -131,11 +131,6 @@ class Join(Protocol):
         """Give up an unfinished build; `version` is the newest. In the writer's turn, when no thread builds it any more."""
         return
 
-    def maintain(self, steps: int) -> bool:
-        """Do up to `steps` steps of deferred work, between versions; return whether there may be more. The content of the newest version
-        does not change."""
-        return False
-
     def is_outgrown(self, version: int) -> bool:
         """Whether the data has changed so much that other structures should replace these; `version` is the newest. In the writer's turn:
         takes a few milliseconds now and then."""

@@ -120,7 +120,6 @@ class QuadtreeJoin(Join):
             code = base.most_code
             for tree, _ in own:
                 self.trees.reach(tree, code)
-        self.trees.keep_up(self._tick)
         self._end()
 
     def _change(self, deleted_slots: Mapping[int, Entries], inserted: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
@@ -150,8 +149,8 @@ class QuadtreeJoin(Join):
             self._change(deleted_slots, inserted, sink, offset)
         return {index: np.concatenate(entries) for index, entries in deleted.items()}
 
-    def maintain(self, steps: int) -> bool:
-        return self.trees.maintain(steps)
+    def is_outgrown(self, version: int) -> bool:
+        return self.trees.is_outgrown
 
     def _begin(self, version: int) -> None:
         self._version = version

@@ -124,9 +124,6 @@ class GroupsStage(Join):
     def abandon(self, version: int) -> None:
         self.core.abandon(version)
 
-    def maintain(self, steps: int) -> bool:
-        return self.core.maintain(steps)
-
     def is_outgrown(self, version: int) -> bool:
         """As the join below: the groups are the same in any structures."""
         return self.core.is_outgrown(version)

@@ -59,7 +59,9 @@ def renewing(engine: Instance, held: Held) -> Any:
 
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["rows", "groups"])
-@pytest.mark.parametrize("definition", [VIEWS["boxes"], CROSSED, VIEWS["bow_tie"]], ids=["boxes", "product", "bow_tie"])
+@pytest.mark.parametrize(
+    "definition", [VIEWS["boxes"], CROSSED, VIEWS["bow_tie"], VIEWS["qdag"]], ids=["boxes", "product", "bow_tie", "qdag"]
+)
 def test_what_changes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch, definition: dict[str, Any], grouped: bool) -> None:
     """In rounds of small pieces. Every version in between is readable, followed and right; so is what was pinned before, afterwards. Of
     groups the join below them is another one."""

@@ -1,4 +1,4 @@
-"""A Hypothesis state machine that drives ANDs with NOT EXISTS groups beside a naive twin: batches in the two steps of a view, merges, pins,
+"""A Hypothesis state machine that drives ANDs with NOT EXISTS groups beside a naive twin: batches in the two steps of a view, pins,
 reads by bits, given values, unpins; `check()` after every batch."""
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class AbsentMachine(TreesMachine):
         self.root = self.of.trees.roots
         self._read_all()
 
-    @rule(points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.booleans())
-    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: bool) -> None:
+    @rule(points=st.lists(POINTS, max_size=10), data=st.data())
+    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject) -> None:
         """What takes rows away: deletes, and in groups inserts; then the rest."""
         deleted = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
         inserted_rows = self._new(points)
@@ -55,9 +55,6 @@ class AbsentMachine(TreesMachine):
             self.now, self.root = tuple(after), self.of.trees.roots
             self.of.trees.check(self.root, (before[1], *(root for root, _ in self.pins.values())))
             self._delta(emitted, before, (self.now, self.root), come_back)
-        if merged:
-            self.of.trees.merge(self.version)
-            self.root = self.of.trees.roots
         self.of.trees.reclaim(self.version, self.pin_array())
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
         self._read_all()

@@ -1,5 +1,5 @@
-"""A Hypothesis state machine that drives quadtrees and the ANDs over them beside a naive twin: batches, runs of single changes, merges,
-pins, reads by bits, given values, given entries, other versions of some atoms, unpins; `check()` after every batch."""
+"""A Hypothesis state machine that drives quadtrees and the ANDs over them beside a naive twin: batches, runs of single changes, pins,
+reads by bits, given values, given entries, other versions of some atoms, unpins; `check()` after every batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tests.naive.natural_join import Entry, entries, join
 from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
 
 Relations = tuple[frozenset[Entry], ...]
-ONE_STEP = 300  # steps that the last thing done in a call may take
 CODES = st.one_of(st.integers(0, 3), st.integers(0, 12), st.sampled_from([1, 2, 2**20 + 1, 2**30 - 1]))
 POINTS = st.tuples(st.integers(0, 3), st.tuples(CODES, CODES, CODES), st.integers(1, 3))
 
@@ -140,10 +139,8 @@ class QdagMachine(TreesMachine):
         self.of.trees.check(self.root)
         self._read_all()
 
-    @rule(
-        points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.sampled_from(["", "paid", "whole"]), emptied=st.integers(0, 9)
-    )
-    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: str, emptied: int) -> None:
+    @rule(points=st.lists(POINTS, max_size=10), data=st.data(), emptied=st.integers(0, 9))
+    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, emptied: int) -> None:
         """`emptied`: the number of a relation that loses all that it has, where there is one."""
         self.version += 2
         deleted = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
@@ -159,27 +156,13 @@ class QdagMachine(TreesMachine):
             self.root = self.of.trees.roots
             self.of.trees.check(self.root, (before[1], *(root for root, _ in self.pins.values())))
             self._delta(changed, changed is inserted, before, (self.now, self.root))
-        if merged:
-            with finding():
-                (self.of.trees.merge if merged == "whole" else self.of.trees.keep_up)(self.version)
-            self.root = self.of.trees.roots
         self.of.trees.reclaim(self.version, self.pin_array())
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
         self._read_all()
 
-    @rule(steps=st.sampled_from([1, 5, 40, 1000]), reach=st.one_of(st.none(), st.tuples(st.integers(0, 9), CODES)), reclaimed=st.booleans())
-    def maintain(self, steps: int, reach: tuple[int, int] | None, reclaimed: bool) -> None:
-        """A slice of merges: what the newest version has stays."""
-        trees, before = self.of.trees, self.of.trees.steps
-        if reach is not None:
-            trees.reach(reach[0] % len(trees.shapes), reach[1])
-        with finding():
-            trees.maintain(steps)
-        assert trees.steps - before <= steps + ONE_STEP
-        assert trees.roots == self.root
-        if reclaimed:
-            trees.reclaim(self.version, self.pin_array())
-        trees.check(self.root, tuple(root for root, _ in self.pins.values()))
+    @rule(tree=st.integers(0, 9), code=CODES)
+    def reach(self, tree: int, code: int) -> None:
+        self.of.trees.reach(tree % len(self.of.trees.shapes), code)
 
     @rule(points=st.lists(POINTS, min_size=1, max_size=6), data=st.data(), limit=st.sampled_from([None, 2, 1000]))
     def run(self, points: list[tuple[int, Row, int]], data: st.DataObject, limit: int | None) -> None:
@@ -218,7 +201,6 @@ class QdagMachine(TreesMachine):
         assert {key: set(rows) for key, rows in found.items()} == wanted
         assert all(len(rows) == len(wanted[key]) for key, rows in found.items()), "a row of the delta twice"
         self.version = self.of.trees.version
-        self.of.trees.keep_up(self.version)
         self.root = self.of.trees.roots
         self.of.trees.reclaim(self.version, self.pin_array())
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))

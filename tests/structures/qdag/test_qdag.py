@@ -12,14 +12,12 @@ from structures.qdag import qdag
 from structures.qdag.qdag import And, Atom, extend
 from structures.qdag.run import STEP_DELETE, STEP_INSERT
 from structures.quadtree.check import entries_of
-from structures.quadtree.compact import HEADER, begun, compress
+from structures.quadtree.compact import HEADER
 from structures.quadtree.layout import CODE_BITS, COUNT, LEAF, TREE, TREE_WORDS
-from structures.quadtree.layout import QuadtreeShape as TreeShape
-from structures.quadtree.merging import REPLAYED, Merge
-from structures.quadtree.trees import _SHARE, QuadTrees, in_order
+from structures.quadtree.trees import QuadTrees, in_order
 from tests.naive.natural_join import Entry, entries
 from tests.structures.machines import Row, drive, read_all, transposed
-from tests.structures.qdag.machine import ONE_STEP, SHAPES, QdagMachine, Shape, Trees
+from tests.structures.qdag.machine import SHAPES, QdagMachine, Shape, Trees
 
 NO_PINS = np.empty(0, np.int64)
 TRIANGLE = SHAPES[1]
@@ -156,7 +154,7 @@ def test_a_call_ends_after_its_budget_within_leaves_too(ends: list[tuple[int, ..
 
 @pytest.mark.parametrize("arity", [1, 2, 3, 4])
 def test_arities_and_many_rows_of_a_tuple(arity: int) -> None:
-    of = Trees(Shape((arity,), ((0, tuple(range(arity))),)))
+    of = Trees(Shape((arity,), ((0, tuple(range(arity))),)), least=10**6)
     alike = [(5,) * arity + (slot,) for slot in range(3 * LEAF + 1)]
     others = [(i,) * arity + (1000 + i,) for i in range(2 * LEAF)]
     of.change(1, 0, alike + others, True)
@@ -168,8 +166,6 @@ def test_arities_and_many_rows_of_a_tuple(arity: int) -> None:
     of.trees.check(of.trees.roots)
     assert read_all(of.join.rows([of.trees.roots])) == [(0,)]
     of.change(3, 0, alike[:1], False)
-    of.trees.reclaim(3, NO_PINS)
-    of.trees.merge(3)
     of.trees.reclaim(3, NO_PINS)
     assert of.trees.live_bytes == of.trees.retired_bytes == 0 and of.trees.roots[0] == (0, 0, 0, 0)
 
@@ -204,8 +200,9 @@ def test_morton_order(arity: int, most: int) -> None:
     assert ways == sorted(ways)
 
 
-def test_merges() -> None:
-    """A changed place becomes a live block, a merge makes all compact again; older versions keep what they had."""
+def test_a_tree_is_outgrown_once_half_of_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed place becomes a live block; older versions keep what they had. What it then has, a load makes compact."""
+    monkeypatch.setattr("structures.quadtree.trees._MUCH", 100)
     trees = QuadTrees([(2, 0), (2, 1)], 1 << 22)
     n = 1_000
     given = entries([(i * 7 % n, i * 11 % n, i) for i in range(n)], 2)
@@ -213,146 +210,35 @@ def test_merges() -> None:
         trees.bulk_load(1, tree, given)
     whole, loaded = trees.live_bytes, trees.roots
     assert whole < 40 * n
-    trees.delete(2, 1, given[: n // 4])
-    trees.insert(3, 1, given[: n // 4])
-    assert trees.live_bytes > whole and trees.roots[1].base == loaded[1].base
-    trees.merge(3)
-    assert trees.roots[1].base != loaded[1].base and trees.roots[0] == loaded[0]
+    trees.delete(2, 1, given[: n // 4 - 1])
+    trees.insert(3, 1, given[: n // 4 - 1])
     trees.reclaim(3, np.array([1]))
     trees.check(trees.roots, (loaded,))
-    assert trees.live_bytes == whole and trees.retired_bytes > 0
-    trees.merge(4)  # nothing has changed since
-    trees.reclaim(4, NO_PINS)
-    assert trees.roots[0] == loaded[0] and trees.live_bytes == whole and trees.retired_bytes == 0
-    for tree in (0, 1):
-        trees.delete(5, tree, given)
-    trees.merge(5)
-    trees.reclaim(5, NO_PINS)
-    assert trees.live_bytes == trees.retired_bytes == 0
-    assert trees.roots == ((0, 0, 0, 0),) * 2
+    assert trees.live_bytes > whole and trees.roots[1].base == loaded[1].base and not trees.is_outgrown
+    trees.delete(4, 1, given[:2])
+    assert trees.is_outgrown
+    monkeypatch.setattr("structures.quadtree.trees._MUCH", n)  # a change of few is not worth a copy
+    assert not trees.is_outgrown
 
 
-def test_a_merge_is_done_bit_by_bit() -> None:
-    """By single changes, each of which pays for some steps; older versions keep what they had, and the log what has changed meanwhile."""
-    of, n = Trees(SHAPES[0], 1 << 22, least=17), 40 * LEAF
-    now = {i: (i * 7 % n, i * 11 % n, i) for i in range(n)}
-    of.load(1, 0, list(now.values()))
-    trees = of.trees
-    loaded, then, most, bases = trees.roots, frozenset(now.values()), 0, set[int]()
-    for i in range(n):
-        of.change(2 * i + 2, 0, [now.pop(i)], False)
-        now[n + i] = (i * 5 % n, i * 3 % n, n + i)
-        of.change(2 * i + 3, 0, [now[n + i]], True)
-        before = trees.steps
-        trees.keep_up(2 * i + 3)
-        most = max(most, trees.steps - before)
-        bases.add(trees.roots[0].base)
-        trees.reclaim(2 * i + 3, np.array([1]))
-        if i % (n // 8) == 0:
-            trees.check(trees.roots, (loaded,))
-    changed = 2 * len(of.orders)
-    assert most <= (_SHARE + REPLAYED) * changed + ONE_STEP and len(bases) > 2
-    for roots, wanted in ((loaded, then), (trees.roots, frozenset(now.values()))):
-        rows = read_all(of.join.rows([roots] * 3))
-        assert len(rows) == len(set(rows)) and set(rows) == of.wanted([(wanted,)] * 3)
-
-
-def test_the_steps_of_a_node_are_those_of_its_bisections() -> None:
-    """Three of 256 entries and more: one node of many entries takes as long as many steps, not as four."""
-    points = in_order(entries([(a, b, 64 * a + b) for a in range(64) for b in range(64)], 2))
-    making = begun(len(points), TreeShape(2, 0), 6)
-    flat = points.reshape(-1)
-    assert 1 - compress(flat, flat[:0], making, 2, 0, 1) > 3 * 11
-
-
-@pytest.mark.parametrize("at_once", [1, 8])
-def test_changes_pay_for_the_merge_of_the_only_tree(at_once: int) -> None:
-    """Though all of them have to be replayed: two are over before as much has changed again."""
-    n = 64 * LEAF
-    trees = QuadTrees([(2, 0)], 1 << 22, 17)
-    now = [(i * 7 % n, i * 11 % n, i) for i in range(n)]
-    trees.bulk_load(1, 0, entries(now, 2))
-    version, moved, bases = 1, 0, {trees.roots[0].base}
-    while len(bases) < 3 and moved < 2 * n:
-        version += 1
-        positions = range(moved, moved + at_once)
-        trees.delete(version, 0, entries([now[i % n] for i in positions], 2))
-        for i in positions:
-            now[i % n] = (i * 5 % n, i * 3 % n, i + n)
-        trees.insert(version, 0, entries([now[i % n] for i in positions], 2))
-        trees.keep_up(version)
-        trees.reclaim(version, NO_PINS)
-        moved += at_once
-        bases.add(trees.roots[0].base)
-    trees.check(trees.roots)
-    assert len(bases) == 3 and moved < n
-
-
-def test_what_is_put_off_is_done_between_versions() -> None:
-    """Up to the switch, which is a part of the next one; what is dropped by it goes between versions again."""
+def test_a_tree_that_cannot_grow_says_so_in_time() -> None:
+    """With three quarters of its codes; beyond them, it is loaded anew at once."""
     trees = QuadTrees([(2, 0), (2, 1)], 1 << 22)
     n = 40 * LEAF
-    given = entries([(i * 7 % n, i * 11 % n, i) for i in range(n)], 2)
     for tree in (0, 1):
-        trees.bulk_load(1, tree, given)
-        trees.delete(2, tree, given[: n // 3])
-        trees.insert(3, tree, given[: n // 3])
-    roots, live = trees.roots, trees.live_bytes
+        trees.bulk_load(1, tree, entries([(i * 7 % n, i * 11 % n, i) for i in range(n)], 2), n)
+    bits, base = trees.roots[1].bits, trees.roots[1].base
+    trees.reach(0, 1 << bits)  # a plain tree grows
+    trees.reach(1, (3 << bits - 2) - 1)
+    assert not trees.is_outgrown
+    trees.reach(1, 3 << bits - 2)
+    assert trees.is_outgrown
+    trees.insert(2, 1, entries([((1 << bits) - 1, 0, n)], 2))
+    assert trees.roots[1].base == base
+    trees.insert(3, 1, entries([(1 << bits, 0, n + 1)], 2))
     trees.reclaim(3, NO_PINS)
-    calls = 0
-    while trees.maintain(10):
-        assert trees.roots == roots
-        calls += 1
     trees.check(trees.roots)
-    assert calls > n // 10 and trees.live_bytes > live
-    for version, tree in ((4, 0), (5, 1)):
-        trees.insert(version, tree, entries([(0, 0, n)], 2))
-        trees.keep_up(version)
-        trees.reclaim(version, NO_PINS)
-        while trees.maintain(10):
-            trees.reclaim(version, NO_PINS)
-    assert all(new.base != old.base for new, old in zip(trees.roots, roots, strict=True))
-    assert not trees.maintain(1_000)
-    trees.reclaim(5, NO_PINS)
-    trees.check(trees.roots)
-    assert trees.live_bytes < live and trees.retired_bytes == 0
-
-
-def test_a_merge_keeps_the_version_that_it_reads() -> None:
-    """Though nobody has pinned it, and all of it is changed and reclaimed meanwhile."""
-    trees = QuadTrees([(2, 0)], 1 << 22, 17)
-    n = 20 * LEAF
-    given = entries([(i * 7 % n, i * 11 % n, i) for i in range(n)], 2)
-    trees.insert(1, 0, given)
-    assert trees.maintain(1)
-    trees.delete(2, 0, given[: n - 30])
-    trees.insert(3, 0, entries([(i % 9, i, 2 * n + i) for i in range(n)], 2))
-    trees.reclaim(3, NO_PINS)
-    trees.insert(4, 0, entries([(i % 7, n - i, 4 * n + i) for i in range(n)], 2))
-    trees.check(trees.roots)
-    while trees.maintain(50):
-        pass
-    trees.check(trees.roots)
-    trees.delete(5, 0, given[-1:])
-    trees.keep_up(5)
-    trees.check(trees.roots)
-    assert trees.roots[0].base != 0 and trees.roots[0].count == 2 * n + 29
-
-
-def test_a_tree_in_two_parts_grows_before_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No change makes it anew at once, though codes come with each."""
-    trees = QuadTrees([(2, 1)], 1 << 22, 1)
-    n = 48  # of 64 codes, in each cell
-    trees.bulk_load(1, 0, entries([(a, b, n * a + b) for a in range(n) for b in range(n)], 2), n - 1)
-    anew = []
-    monkeypatch.setattr(trees, "_load", lambda *given: anew.append(given))
-    for code in range(n, 8 * n):
-        trees.insert(code, 0, entries([(code % n, code, n * n + code)], 2))
-        trees.reach(0, code)
-        trees.keep_up(code)
-        trees.reclaim(code, NO_PINS)
-    trees.check(trees.roots)
-    assert not anew and trees.roots[0].bits >= (8 * n).bit_length() and trees.roots[0].count == n * n + 7 * n
+    assert trees.roots[1].bits > bits and trees.roots[1].count == n + 2 and not trees.is_outgrown
 
 
 def test_a_tree_in_two_parts_is_made_anew_where_codes_grow() -> None:
@@ -447,16 +333,12 @@ def test_a_change_takes_no_more_room_than_was_required(arity: int) -> None:
         trees.check(trees.roots)
 
 
-@pytest.mark.parametrize("is_merging", [False, True])
-def test_a_batch_for_trees_of_millions_has_room(is_merging: bool) -> None:
-    """100,000 moves of rows whose relation has three trees, beside as many trees of another one; also late in a merge of a tree."""
+def test_a_batch_for_trees_of_millions_has_room() -> None:
+    """100,000 moves of rows whose relation has three trees, beside as many trees of another one."""
     trees = QuadTrees([(2, 0), (2, 1), (2, 1)] * 2)
     given = entries([(i, i, i) for i in range(LEAF)], 2)
     trees.insert(1, 0, given)
     trees.arena.C[TREE + COUNT : TREE + COUNT + 6 * TREE_WORDS : TREE_WORDS] = 5_000_000
-    if is_merging:
-        trees._merge = Merge(trees.arena, trees.forms, 0, trees.shapes[0], 23)
-        trees._merge.changed = 2_500_000
     trees.require(3 * 200_000, 3)
 
 

@@ -1,4 +1,4 @@
-"""A Hypothesis state machine that drives unions of ANDs with groups beside a naive twin: batches, merges, pins, reads by bits, given
+"""A Hypothesis state machine that drives unions of ANDs with groups beside a naive twin: batches, pins, reads by bits, given
 tuples, unpins; `check()` after every batch."""
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class UnionMachine(TreesMachine):
         self.root = self.of.trees.roots
         self._read_all()
 
-    @rule(points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.booleans())
-    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: bool) -> None:
+    @rule(points=st.lists(POINTS, max_size=10), data=st.data())
+    def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject) -> None:
         self.version += 1
         deleted = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
         inserted = self._new(points)
@@ -93,9 +93,6 @@ class UnionMachine(TreesMachine):
         self.of.trees.check(self.root, (before[1], *(root for root, _ in self.pins.values())))
         self._delta(before, (self.now, self.root))
         self._delta((self.now, self.root), before)
-        if merged:
-            self.of.trees.merge(self.version)
-            self.root = self.of.trees.roots
         self.of.trees.reclaim(self.version, self.pin_array())
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
         self._read_all()

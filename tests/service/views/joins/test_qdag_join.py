@@ -16,10 +16,10 @@ from service.views.joins.qdag_join import QdagJoin
 from service.views.parse import parse_view
 from structures.quadtree.trees import QuadTrees
 from tests.service.definitions import RELATIONS, refused, sql
+from tests.service.engine.test_builds import ended
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check, parts
 from tests.service.twin import DEFINITIONS, TwinView, _equal, to_batch
-from tests.waiting import until
 
 
 def view(aliases: dict[str, str], equal: list[tuple[str, str]], where: list[dict[str, Any]] | None = None, **options: Any) -> TwinView:
@@ -79,30 +79,22 @@ def test_cycles_of_four(tmp_path: Path, seed: int) -> None:
     run(tmp_path, 420 + seed, 20, lambda source: source.random.randrange(6), 7, CYCLES)
 
 
-@pytest.mark.parametrize("share", [1, 64])
-def test_batches_while_trees_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int) -> None:
-    """However small they are, and whether the changes pay for it or the writer does it while nothing waits."""
+def test_a_view_is_rebuilt_once_its_trees_are_outgrown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.views.joins.quadtree_join.QuadTrees", partial(QuadTrees, least=1))
-    monkeypatch.setattr("structures.quadtree.trees._SHARE", share)
-    monkeypatch.setattr("service.engine.housekeeping._SLICE", 64)
-    run(tmp_path, 430, 12, lambda source: source.random.randrange(40), 14, {name: FOLLOWED[name] for name in ("edges", "composite")})
-
-
-def test_the_writer_merges_while_nothing_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single change does not wait for a merge; the next one has what the writer has made meanwhile."""
-    monkeypatch.setattr("structures.quadtree.trees._SHARE", 1)
+    monkeypatch.setattr("structures.quadtree.trees._MUCH", 300)
     engine = prepared(tmp_path, {"edges": CYCLIC["edges"]})
     row = {"site": "N", "room": None, "starts": None, "ends": None, "note": None}
-    rows = [{"nr": i, "floor": (i + 1) % 900} | row for i in range(900)]
+    rows = [{"nr": i, "floor": (i + 1) % 100} | row for i in range(100)]
     engine.apply(to_batch([("b", UPSERT, one) for one in rows]))
-    trees = cast(QdagJoin, engine.views["edges"].join).trees
-    changes = 2 * len(trees.roots)
-    for one in rows[:changes]:
-        until(lambda: not parts(engine).writer._untidy)
-        engine.apply(to_batch([("b", UPSERT, one | {"floor": 0})]))
-        check(engine)
-    assert all(root.base != 0 for root in trees.roots)
-    assert trees.steps > len(trees.roots) * (len(rows) + 2 * changes), "the changes have paid for all"
+    former = engine.views["edges"].join
+    engine.apply(to_batch([("b", UPSERT, one | {"floor": 0}) for one in rows]))
+    check(engine)
+    engine.at_rest(parts(engine).builds.renew)
+    ended(engine)
+    join = cast(QdagJoin, engine.views["edges"].join)
+    assert join is not former and all(root.base != 0 for root in join.trees.roots)
+    engine.apply(to_batch([("b", UPSERT, one) for one in rows[:50]]))
+    check(engine)
     engine.close()
 
 
