@@ -6,9 +6,10 @@ they are kept in the metadata of the first column.
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import livejoin
 from livejoin.datasource.errors import DataSourceError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _CONNECTION = ("url", "token", "ca")
 _OF_SPARK = ("checkpointlocation", "queryname", "path")  # options that Spark passes on, and uses itself
-_METADATA, _OF_TABLE = "livejoin", "option."
+_METADATA, _OF_TABLE, _WINDOW = "livejoin", "option.", "overlaps."
 MOST_PARTS, LONGEST_HOLD = 1000, 3600
 
 
@@ -34,8 +35,8 @@ class Service(NamedTuple):
     token: str | None
     ca: str | None
 
-    def connect(self) -> livejoin.Client:
-        return livejoin.connect(self.url, token=self.token, ca=self.ca)
+    def connect(self, reader: str = "") -> livejoin.Client:
+        return livejoin.connect(self.url, token=self.token, ca=self.ca, reader=reader)
 
 
 class Options:
@@ -52,7 +53,7 @@ class Options:
             kept = columns[0].metadata.get(_METADATA, {})
             self._given = {name: value for name, value in kept.items() if name in names} | self._given
         for name in self._given:
-            if name not in names:
+            if name not in names and not ("overlaps" in names and name.startswith(_WINDOW)):
                 raise DataSourceError(f"unknown option {name!r} {what}: the options are {', '.join((*_CONNECTION, *known))}")
 
     def kept_in(self, columns: StructType) -> StructType:
@@ -66,6 +67,33 @@ class Options:
     def service(self) -> Service:
         """`url`, `token`, `ca`, or the values from the driver's environment (LIVEJOIN_URL, …)."""
         return Service(*(self._given.get(name) or os.environ.get(f"LIVEJOIN_{name.upper()}") for name in _CONNECTION))
+
+    @property
+    def read(self) -> tuple[str, str]:
+        """What is read: "view" and its name, or "relation" and its name. The argument of `load` is the name of a view."""
+        relation, view = self.optional("relation"), self.optional("view")
+        if relation and not view:
+            return "relation", relation
+        return "view", view or self.optional("path") or self.text("view")
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The options that choose rows and columns, as arguments of the client."""
+        chosen: dict[str, Any] = {"where": self.optional("where")} if "where" in self._given else {}
+        if (columns := self.optional("columns")) is not None:
+            chosen["columns"] = [name.strip() for name in next(csv.reader([columns], skipinitialspace=True), [])]
+        windows = {name.removeprefix(_WINDOW): self._window(name) for name in self._given if name.startswith(_WINDOW)}
+        if "overlaps" in self._given:
+            chosen["overlaps"] = self._window("overlaps")
+        elif windows:
+            chosen["overlaps"] = windows
+        return chosen
+
+    def _window(self, name: str) -> tuple[str | None, str | None]:
+        low, comma, high = self._given[name].partition(",")
+        if not comma or "," in high:
+            raise DataSourceError(f"the option {name!r} must be 'low,high', either of which may be empty, not {self._given[name]!r}")
+        return low.strip() or None, high.strip() or None
 
     def text(self, name: str) -> str:
         """A required option."""

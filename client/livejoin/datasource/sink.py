@@ -27,6 +27,7 @@ from livejoin.arrow import ARROW, stream_of
 from livejoin.datasource.errors import DataSourceError
 from livejoin.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, converting_errors, some_bad
 from livejoin.datasource.options import Options
+from livejoin.datasource.versions import UTC
 from livejoin.encoding import bodies
 from livejoin.wire.schema import OP_COLUMN
 
@@ -184,7 +185,7 @@ class BatchWriter(DataSourceArrowWriter):
         required = [column["name"] for column in definition["columns"] if not column["nullable"]]
         if missing := [name for name in (definition["key"] if self._stage is None else required) if name not in given]:
             raise DataSourceError(f"the rows lack the column {missing[0]} of {self._what}, which is not nullable: add it")
-        nothing = stream_of([pa.RecordBatch.from_pylist([], to_arrow_schema(schema, timezone="UTC"))])
+        nothing = stream_of([pa.RecordBatch.from_pylist([], to_arrow_schema(schema, **UTC))])
         if self._stage is None:
             relation.post(nothing, ARROW)
         else:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from livejoin.datasource.readers import BatchReader, StreamReader
     from livejoin.datasource.sink import BatchWriter, StreamWriter
 
-_BATCH = ("view", "version", "parts", "hold", "timeType", "changes")
-_STREAM = ("view", "changes", "maxRows", "snapshot", "timeType")
+_CHOSEN = ("where", "columns", "overlaps")
+_BATCH = ("view", "relation", *_CHOSEN, "version", "parts", "hold", "timeType", "changes")
+_STREAM = ("view", *_CHOSEN, "changes", "maxRows", "snapshot", "timeType")
 
 
 class LivejoinSource(DataSource):
@@ -30,7 +31,7 @@ class LivejoinSource(DataSource):
         return "livejoin"
 
     def schema(self) -> StructType:
-        """Of the view's rows; with the option `changes`, of its changes; of a table that is created for writing, of the relation's rows."""
+        """Of the rows of the view or relation; with the option `changes`, of the view's changes."""
         from livejoin.datasource.options import is_of_new_table
         from livejoin.datasource.readers import schema_of
         from livejoin.datasource.sink import BATCH, STREAM

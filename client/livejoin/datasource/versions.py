@@ -6,14 +6,22 @@ restarted, they request the partitions between its last offset and the same offs
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import datasource, types
+from pyspark.sql.pandas.types import to_arrow_schema
 
 LACKING = dict[str, str]()
 """Options that this version cannot have → the first that can."""
 if not hasattr(types, "TimeType"):
     LACKING["timeType"] = "4.1"
+UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in (to_arrow_schema.__kwdefaults__ or {}) else {}
+"""An argument of `to_arrow_schema`, whose default it was before 4.2."""
 try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import ReadAllAvailable as ReadAllAvailable
+    from pyspark.sql.streaming.datasource import ReadLimit as ReadLimit
+    from pyspark.sql.streaming.datasource import ReadMaxRows as ReadMaxRows
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as SupportsTriggerAvailableNow
 except ModuleNotFoundError:
     LACKING["maxRows"] = "4.2"
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = type("None", (), {})
