@@ -48,6 +48,7 @@ SUBJECTS = (
     "stalls",
     "pipeline_throughput",
     "pipeline_latency",
+    "spark_source",
     "cluster_batch",
     "cluster_stream",
 )
