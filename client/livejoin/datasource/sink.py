@@ -28,8 +28,7 @@ from livejoin.datasource.errors import DataSourceError
 from livejoin.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, converting_errors, some_bad
 from livejoin.datasource.options import Options
 from livejoin.datasource.versions import UTC
-from livejoin.encoding import bodies
-from livejoin.wire.schema import OP_COLUMN
+from livejoin.encoding import OP_COLUMN, bodies
 
 BATCH = ("relation", "on_error")
 STREAM = ("relation", "source", "on_error", "reset", "run")
