@@ -23,6 +23,7 @@ def test_changes_of_lake_tables(tmp_path: Path) -> None:
         own = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "LIVEJOIN_URL": server.url, "SPARK_LOCAL_IP": "127.0.0.1"}
         own["JAVA_HOME"] = str(find_java().resolve().parent.parent)
         inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
-        command = [sys.executable, lake_job.__file__, server.url, str(tmp_path / "lakes"), str(ROOT / "docs" / "how-to" / "beside-spark.md")]
+        page = ROOT / "docs" / "how-to" / "beside-spark.md"
+        command = [sys.executable, lake_job.__file__, server.url, str(tmp_path / "lakes"), str(page)]
         done = subprocess.run(command, env=inherited | own, capture_output=True, text=True, timeout=580)
     assert done.returncode == 0 and done.stdout.endswith("done\n"), done.stderr[-10_000:]
