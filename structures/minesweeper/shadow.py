@@ -34,6 +34,7 @@ from structures.minesweeper.cds import (
     ROOT,
     SIZES,
     Constraints,
+    bring_up,
     child,
     is_short,
     next_free,
@@ -43,32 +44,34 @@ from structures.minesweeper.cds import (
 
 # Words of the state of a reading (`walk.py`): counters, how many of the tuple's first values equal the frontier's; for triangles the pairs
 # visited, and whether the frontier is at the end; the frontier, the tuple.
-AT, PHASE, STEPS, LAST, GAP, PROBES, OUTPUTS, LOOKUPS, CONSTRAINTS, RESETS, FORGOTTEN, TIGHT, PAIRS, OVER = range(14)
+AT, PHASE, STEPS, LAST, GAP, PROBES, OUTPUTS, LOOKUPS, CONSTRAINTS, RESETS, FORGOTTEN, COVERED, TIGHT, PAIRS, OVER = range(15)
 FRONTIER = OVER + 1
 TUPLE = FRONTIER + cds.MOST_LEVELS
 POSITIONS = TUPLE + cds.MOST_LEVELS
 
-# Scratch for one level: the nodes; for each the node of its shadow (0: none) and its bits, and of the search the first value, and the
-# current one. Then the number of nodes; the value found.
-U, SHADOW, SHADOW_BITS, FROM, TO = (cds.SCRATCH + LIST * part for part in range(5))
-NODES_, VALUE = cds.SCRATCH + 5 * LIST, cds.SCRATCH + 5 * LIST + 1
+# Scratch for one level: the nodes; for each the node of its shadow (0: none) and its bits, and of the search the first value, the current
+# one, and the mask of what it met. Then the number of nodes; the value found, and the mask.
+U, SHADOW, SHADOW_BITS, FROM, TO, MASK = (cds.SCRATCH + LIST * part for part in range(6))
+NODES_, VALUE, MET = (cds.SCRATCH + 6 * LIST + word for word in range(3))
 
 NONE, FREE, STOPPED, ENDED = range(4)
 
 
 @kernel
 def list_level(tree: Constraints, state: Any, i: int) -> None:
-    """List the nodes of depth i that the tuple matches, from those above them."""
+    """List the nodes of depth i that the tuple matches, from those above them; the log is applied to all."""
     table, scratch = tree.table, tree.scratch
     to, n = LISTS + LIST * i, wide(0)
     if i == 0:
         scratch[to], n = ROOT, wide(1)
+        state[STEPS] += bring_up(tree, ROOT)
     else:
         above = to - LIST
         for a in range(scratch[SIZES + i - 1]):
             v = scratch[above + a]
             for u in (table[NODE_WORDS * v + cds.STAR], child(tree, v, state[TUPLE + i - 1])):
                 if u != 0:
+                    state[STEPS] += bring_up(tree, u)
                     scratch[to + n] = u
                     n += 1
     scratch[SIZES + i] = n
@@ -104,28 +107,30 @@ def gather(tree: Constraints, state: Any, i: int) -> None:
 
 
 @kernel
-def own_free(tree: Constraints, state: Any, j: int, x: int) -> tuple[bool, int]:
-    """The least value >= x free in node j and in its shadow: whether there is one, and the value."""
+def own_free(tree: Constraints, state: Any, j: int, x: int) -> tuple[bool, int, int]:
+    """The least value >= x free in node j and in its shadow: whether there is one, and the value; and the mask of the intervals met."""
     scratch = tree.scratch
     u, shadow = scratch[U + j], scratch[SHADOW + j]
     state[STEPS] += 1
-    found, y = next_free(tree, u, x)
+    found, y, mask = next_free(tree, u, x)
     if shadow == 0 or shadow == u:
-        return found, y
+        return found, y, mask
     z = y
     while found:
         state[STEPS] += 1
-        found, z = next_free(tree, shadow, y)
+        found, z, more = next_free(tree, shadow, y)
+        mask |= more
         if not found or z == y:
             break
-        found, y = next_free(tree, u, z)
+        found, y, more = next_free(tree, u, z)
+        mask |= more
         if y == z:
             break
-    return found, max(y, z)
+    return found, max(y, z), mask
 
 
 @kernel
-def remember(tree: Constraints, state: Any, i: int, j: int, last: int) -> None:
+def remember(tree: Constraints, state: Any, i: int, j: int, last: int, mask: int) -> None:
     """Insert into the shadow of node j of level i, if there is room, that nothing is free from the first value of its search to `last`."""
     scratch = tree.scratch
     if scratch[SHADOW + j] == 0:
@@ -133,27 +138,29 @@ def remember(tree: Constraints, state: Any, i: int, j: int, last: int) -> None:
             return
         scratch[SHADOW + j] = node_of(tree, scratch[SHADOW_BITS + j], i, state, TUPLE)
     if scratch[SHADOW + j] == scratch[U + j] or not is_short(tree):
-        state[CONSTRAINTS] += put_interval(tree, scratch[SHADOW + j], scratch[FROM + j], last)
+        state[CONSTRAINTS] += put_interval(tree, scratch[SHADOW + j], scratch[FROM + j], last, mask)
 
 
 @kernel
 def stop_here(tree: Constraints, state: Any, i: int, j: int, y: int) -> int:
     """Suspend the search at value y and node j: insert what it has found, so that the next one has it."""
-    scratch = tree.scratch
+    scratch, mask = tree.scratch, wide(0)
     for a in range(j, -1, -1):
+        mask |= scratch[MASK + a]
         if y > scratch[FROM + a]:
-            remember(tree, state, i, a, y - 1)
+            remember(tree, state, i, a, y - 1, mask)
     return STOPPED
 
 
 @kernel
 def next_value(tree: Constraints, state: Any, i: int, x: int, stop: int) -> int:
-    """Find the least value >= x of level i free in all nodes: scratch[VALUE], or return NONE."""
+    """Find the least value >= x of level i free in all nodes: scratch[VALUE], or return NONE. scratch[MET]: the mask of all intervals
+    met."""
     scratch = tree.scratch
     k, j, y, found = scratch[NODES_], wide(0), x, True
-    scratch[FROM] = x
+    scratch[FROM], scratch[MASK] = x, 0
     while j < k:  # the search in node j begins at scratch[FROM + j]
-        found, y = own_free(tree, state, j, scratch[FROM + j])
+        found, y, scratch[MASK + j] = own_free(tree, state, j, scratch[FROM + j])
         if found and j < k - 1:
             if state[STEPS] >= stop:
                 return stop_here(tree, state, i, j, y)
@@ -163,17 +170,19 @@ def next_value(tree: Constraints, state: Any, i: int, x: int, stop: int) -> int:
         again = False
         while j > 0 and not again:  # node j has found y, or nothing
             j -= 1
+            scratch[MASK + j] |= scratch[MASK + j + 1]
             if found and y != scratch[TO + j]:
                 z = y
-                found, y = own_free(tree, state, j, z)
+                found, y, more = own_free(tree, state, j, z)
+                scratch[MASK + j] |= more
                 again = found and y != z
             if not again and (not found or y > scratch[FROM + j]):
-                remember(tree, state, i, j, y - 1 if found else GREATEST)
+                remember(tree, state, i, j, y - 1 if found else GREATEST, scratch[MASK + j])
         if not again:
             break
         scratch[TO + j], scratch[FROM + j + 1] = y, y
         j += 1
-    scratch[VALUE] = y
+    scratch[VALUE], scratch[MET] = y, scratch[MASK]
     return FREE if found else NONE
 
 
@@ -184,11 +193,12 @@ def rule_out(tree: Constraints, state: Any) -> int:
     scratch = tree.scratch
     bits = scratch[SHADOW_BITS]
     if bits == 0:
-        state[CONSTRAINTS] += put_interval(tree, ROOT, LEAST, GREATEST)
+        state[CONSTRAINTS] += put_interval(tree, ROOT, LEAST, GREATEST, scratch[MET])
+        state[COVERED] = 1
         return -1
     last = highest(bits)
     t = state[TUPLE + last]
-    state[CONSTRAINTS] += put_interval(tree, node_of(tree, bits ^ (wide(1) << last), last, state, TUPLE), t, t)
+    state[CONSTRAINTS] += put_interval(tree, node_of(tree, bits ^ (wide(1) << last), last, state, TUPLE), t, t, scratch[MET])
     return last
 
 

@@ -56,7 +56,7 @@ from structures.minesweeper.cds import (
 from structures.minesweeper.shadow import CONSTRAINTS, ENDED, FREE, FRONTIER, NONE, OVER, PAIRS, STEPS, STOPPED, TUPLE
 
 # Words of a node of the table. BIT: the highest bit in which its keys differ, -1 for a leaf; KEY: one of them; WHOLE: 1 for a leaf.
-ABOVE, KEY, LEFT, RIGHT, BIT, WHOLE = cds.PARENT, cds.LABEL, cds.STAR, cds.BITS, cds.DEPTH, cds.WHOLE
+ABOVE, KEY, LEFT, RIGHT, BIT, WHOLE = cds.PARENT, cds.LABEL, cds.STAR, cds.BITS, cds.DEPTH, cds.SEEN
 # The first nodes: the values b that S does not have; all known values; the gaps of T under KEY, if WHOLE. TOP: of the crit-bit tree.
 GAPS, KNOWN, OWN, FIRST = ROOT, ROOT + 1, ROOT + 2, ROOT + 3
 TOP = NODE_WORDS * GAPS + LEFT
@@ -178,13 +178,13 @@ def put_value_gap(tree: Constraints, b: int, low: int, high: int) -> bool:
     """Insert that S has no value of C from `low` to `high` with b; False if that was known. The caller must call `grow`."""
     v = leaf_of(tree, b)
     if v != 0:
-        if not put_interval(tree, v, low, high):
+        if not put_interval(tree, v, low, high, 1):
             return False
         push_above(tree, v, low, high)
         return True
     v = new_leaf(tree, b)
-    put_interval(tree, v, low, high)
-    put_interval(tree, KNOWN, b, b)
+    put_interval(tree, v, low, high, 1)
+    put_interval(tree, KNOWN, b, b, 1)
     tree.scratch[RISING] = v
     return True
 
@@ -192,9 +192,9 @@ def put_value_gap(tree: Constraints, b: int, low: int, high: int) -> bool:
 @kernel
 def put_key_gap(tree: Constraints, low: int, high: int) -> bool:
     """Insert that S has no b from `low` to `high`, but has the neighbours; False if that was known. The caller must call `grow`."""
-    if not put_interval(tree, GAPS, low, high):
+    if not put_interval(tree, GAPS, low, high, 1):
         return False
-    put_interval(tree, KNOWN, low, high)
+    put_interval(tree, KNOWN, low, high, 1)
     tree.scratch[RISING] = leaf_of(tree, low - 1) if low > LEAST else 0
     tree.scratch[RISING + 1] = leaf_of(tree, high + 1) if high < GREATEST else 0
     return True
@@ -203,7 +203,7 @@ def put_key_gap(tree: Constraints, low: int, high: int) -> bool:
 @kernel
 def is_known(tree: Constraints, v: int) -> bool:
     """Whether all of a node's range is known."""
-    found, x = next_free(tree, KNOWN, low_of(tree, v))
+    found, x, _ = next_free(tree, KNOWN, low_of(tree, v))
     return not found or x > high_of(tree, v)
 
 
@@ -265,7 +265,7 @@ def grow(tree: Constraints, state: Any, stop: int) -> bool:
                 scratch[FRAMES] -= 1
             else:
                 scratch[f + 1] = last + 1
-            if put_interval(tree, v, low, last):
+            if put_interval(tree, v, low, last, 1):
                 push_above(tree, v, low, last)
     return True
 
@@ -299,7 +299,7 @@ def put_triangle_gap(tree: Constraints, state: Any, bits: int, d: int, low: int,
     elif d == 2 and bits == 2:
         state[CONSTRAINTS] += put_value_gap(tree, state[TUPLE + 1], low, high)
     elif d == 2 and table[NODE_WORDS * OWN + WHOLE] != 0 and table[NODE_WORDS * OWN + KEY] == state[TUPLE]:
-        state[CONSTRAINTS] += put_interval(tree, OWN, low, high)
+        state[CONSTRAINTS] += put_interval(tree, OWN, low, high, 1)
     advance(state, d, high)
 
 
@@ -315,7 +315,7 @@ def move_to(tree: Constraints, state: Any, a: int, stop: int) -> bool:
             return False
         state[STEPS] += 1
         _, low, high = next_interval(tree, OWN, LEAST)
-        take_out(tree, OWN, low, high)
+        take_out(tree, OWN, low, high, 1)
     table[u + KEY], table[u + WHOLE] = a, 1
     return True
 
@@ -325,10 +325,10 @@ def free_value(tree: Constraints, state: Any, v: int, c: int, stop: int) -> tupl
     """The least value >= c free in node v (0: in all) and in the gaps of T: FREE and the value; NONE; or STOPPED and where to continue."""
     while True:
         state[STEPS] += 1
-        found, y = next_free(tree, OWN, c)
+        found, y, _ = next_free(tree, OWN, c)
         if not found or v == 0:
             return FREE if found else NONE, y
-        found, c = next_free(tree, v, y)
+        found, c, _ = next_free(tree, v, y)
         if not found or c == y:
             return FREE if found else NONE, c
         if state[STEPS] >= stop:
@@ -394,11 +394,11 @@ def next_of_a(tree: Constraints, state: Any, stop: int) -> int:
         if b == GREATEST:
             return NONE
         b += 1
-    found, b = next_free(tree, GAPS, b)
+    found, b, _ = next_free(tree, GAPS, b)
     if not found:
         return NONE
     state[FRONTIER + 1], state[FRONTIER + 2] = b, LEAST
-    there, z = next_free(tree, KNOWN, b)
+    there, z, _ = next_free(tree, KNOWN, b)
     if not there or z > b:
         return walk(tree, state, (there, z), stop)
     state[PAIRS] += 1
@@ -424,7 +424,7 @@ def next_triple(tree: Constraints, state: Any, stop: int) -> int:
                 state[FRONTIER + d] = state[TUPLE + d]
             return FREE
         if how == NONE:
-            found, _ = next_free(tree, GAPS, LEAST)
+            found, _, _ = next_free(tree, GAPS, LEAST)
             state[TUPLE] = a
             advance(state, 0, a if found else GREATEST)
     return ENDED

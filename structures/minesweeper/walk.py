@@ -28,6 +28,7 @@ from structures.minesweeper.cds import GREATEST, LEAST, Constraints, clear, is_s
 from structures.minesweeper.shadow import (
     AT,
     CONSTRAINTS,
+    COVERED,
     ENDED,
     FREE,
     FRONTIER,
@@ -104,7 +105,7 @@ def put_gap(tree: Constraints, walking: MinesweeperWalk, q: int, c: int, low: in
         put_triangle_gap(tree, state, bits, plan[a + SOURCE + c], low, high)
         return
     v = node_of(tree, bits, plan[a + SOURCE + c], state, TUPLE)
-    state[CONSTRAINTS] += put_interval(tree, v, low, high)
+    state[CONSTRAINTS] += put_interval(tree, v, low, high, wide(1) << q)
 
 
 @kernel
@@ -277,6 +278,8 @@ def step(nodes: Nodes, tree: Constraints, walking: MinesweeperWalk, items: Items
         if how == FREE:
             state[PHASE] = EXPLORE
         elif how == ENDED:
+            if plan[TRIANGLE] != 0 and state[OUTPUTS] == 0:
+                state[COVERED] = 1
             next_item(state)
     return n
 

@@ -3,9 +3,9 @@ many as tuples are needed.
 
 Stars, paths and trees of edges between a few chosen vertices, as in Table 1 of the paper, but with the same number of vertices for all
 sizes of the graph: the number of probes must not grow with it. The time until the first row of a view that has not been read before depends
-on the choice of vertices, so it is the median of several choices. Layers of edges without a path of three. Triangles at a
-hub, and without rows, with their specialized structure and with the general tree. Random triangles, and paths in which nearly all tuples
-have rows, where the algorithm is slower.
+on the choice of vertices, so it is the median of several choices. Layers of edges without a path of three. What the stored tree saves after
+changes. Triangles at a hub, and without rows, with their specialized structure and with the general tree. Random triangles, and paths in
+which nearly all tuples have rows, where the algorithm is slower.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from service.planning.plans.minesweeper import search_order
 from structures.index.following import Atom
-from structures.index.indexes import Entries, OrderedIndexes
+from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from structures.minesweeper.minesweeper import Member, Minesweeper
 from structures.minesweeper.minesweeper import index_orders as mined_orders
 from structures.tree_tracker.tracker import TreeTracker
@@ -28,6 +28,7 @@ from tests.benchmarks.measured_natural import ANEW, count
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.natural_rivals import DuckDbNatural, Variables
 from tests.benchmarks.natural_triangle import Triangle, graph
+from tests.structures.batches import Changes, apply_to_indexes, follow_batch
 
 TITLE = "Minesweeper: natural joins by gaps"
 CHOSEN = 20  # vertices of each choice
@@ -138,8 +139,9 @@ def between_chosen(name: str, of: str, edges: np.ndarray, times: int, note: Note
     miner = make()
     cursor = miner.rows(miner.root)
     rows = count(cursor)
-    ours = whole(make, times)
+    ours, again = whole(make, times), whole(lambda: miner, times)
     samples = [middle(first(mined(query, chosen(query, edges, seed)), times)) for seed in range(2, 2 + times)]
+    early_again = first(lambda: miner, times)
     tracker = tracked(query, data)
     theirs = tracker.rows(tracker.root)
     assert count(theirs) == rows
@@ -158,8 +160,10 @@ def between_chosen(name: str, of: str, edges: np.ndarray, times: int, note: Note
     return [
         Figure(f"{about}: probes", counted["probes"], "probes", less=True, note=f"{rows} rows, {counted['lookups']} look-ups"),
         sampled(f"{about}: all rows", ours, "ms", less=True, rivals=rivals),
+        sampled(f"{about}: all rows, read before", again, "ms", less=True),
         sampled(f"{about}: first row", samples, "ms", less=True, aim=0.1,
                 note=f"median of {times} choices; {min(samples):.2g} to {max(samples):.2g} ms depending on where the row is"),
+        sampled(f"{about}: first row, read before", early_again, "ms", less=True, aim=0.1),
     ]
 
 
@@ -192,6 +196,37 @@ def layers(n: int, times: int, note: Note) -> list[Figure]:
         Figure(f"no path of three in {2 * n * n:,} edges: probes", probes, "probes", less=True),
         sampled(f"no path of three in {2 * n * n:,} edges: all rows", ours, "ms", less=True, rivals=rivals),
     ]
+
+
+def after_changes(n: int, note: Note) -> list[Figure]:
+    """Paths between chosen vertices: probes of a reading after this number of new edges, or of new chosen vertices, since the last
+    reading."""
+    query = QUERIES["path"]
+    rng, data = np.random.default_rng(3), chosen(query, random_edges(n))
+    miner = mined(query, data)()
+    name = f"path between chosen vertices, {n:,} edges, kept tree: probes"
+
+    def figure(when: str) -> Figure:
+        cursor = miner.rows(miner.root)
+        count(cursor)
+        return Figure(f"{name} {when}", cursor.counters["probes"], "probes", less=True)
+
+    figures, slot = [figure("at first"), figure("again")], n
+    for version, (changes, what) in enumerate([(k, what) for what in ("edges", "chosen vertices") for k in (1, 10, 100)], 2):
+        miner.indexes.begin(version)
+        width = 2 if what == "edges" else 1
+        new, slots = rng.integers(0, n // 10, (changes, width)), np.arange(slot, slot + changes, dtype=np.int32)
+        slot += changes
+        batch = {}
+        for atom, first in enumerate(miner.first):
+            own = query.variables[atom]
+            for member in miner.members[first : [*miner.first[1:], len(miner.members)][atom]] if len(own) == width else ():
+                columns = np.ascontiguousarray(new[:, [own.index(v) for v in member.variables]])
+                batch[member.index] = Changes(NO_ENTRIES, Entries(columns, slots))
+        follow_batch(miner, apply_to_indexes(miner.indexes, batch), None)
+        figures.append(figure(f"after {changes} new {what}"))
+    note(f"kept: {[int(one.value) for one in figures]}")
+    return figures
 
 
 def triangles(n: int, times: int, note: Note) -> list[Figure]:
@@ -279,6 +314,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     graphs += [("air routes", routes(n)) for n in ((1_000, 3_000) if scale.quick else (5_000, 10_000, 40_000))]
     figures = [figure for name in QUERIES for of, edges in graphs for figure in between_chosen(name, of, edges, times, note)]
     figures += [figure for n in ((10, 20) if scale.quick else (50, 100, 200)) for figure in layers(n, times, note)]
+    figures += after_changes(scale.size(15_000, 1_500), note)
     figures += triangles(scale.size(10_000, 1_000), times, note)
     figures += [figure for n in ((400, 800) if scale.quick else (5_000, 10_000, 20_000)) for figure in hubs(n, note)]
     figures += [figure for n in ((10, 20) if scale.quick else (50, 100, 200)) for figure in without_rows(n, note)]

@@ -377,8 +377,17 @@ STRUCTURES = {
     "minesweeper": Structure(
         "minesweeper.machine.MinesweeperMachine",
         ("tests/structures/minesweeper/test_minesweeper.py",),
-        "not tens_of_thousands and not claims",
+        "not tens_of_thousands and not claims and not log_that_is_full",
         (
+            # What the kept tree rests on: what comes is cut out, or its intervals are dropped, by masks that name all atoms.
+            Canary("structures.minesweeper.cds", "cut_value", "lambda tree, v, x, bit: None"),
+            Canary("structures.minesweeper.cds", "drop_intervals", "lambda tree, v, bit: None"),
+            Canary(
+                "structures.minesweeper.shadow",
+                "put_interval",
+                "lambda tree, v, low, high, mask: was(tree, v, low, high, mask & -mask)",
+            ),
+            Canary("structures.minesweeper.cds", "agrees", "lambda tree, v, g: False"),
             Canary("structures.minesweeper.shadow", "pass_on", "lambda state, i, n: -1"),
             Canary("structures.minesweeper.walk", "group_end", "lambda nodes, leaf, arity, i, coordinates, start, step, length: i + 1"),
             Canary("structures.minesweeper.walk", "next_entry", "lambda nodes, root, arity, leaf, i: (0, 0)"),

@@ -11,7 +11,7 @@ Classes; `BUILT` in `planning/planner.py` has their order
     qdag        natural joins, cyclic ones above all: quadtrees (`hypergraph`)
     lqdag       natural joins with NOT EXISTS, UNION or EXCEPT: quadtrees
     tree_tracker  acyclic natural joins, over shared ordered indexes, without structures of their own
-    minesweeper  natural joins, over shared ordered indexes, by the gaps in these
+    minesweeper  natural joins, over shared ordered indexes, with a cache of the gaps in these
     intersect   natural joins of a chain of variable sets, over shared ordered indexes
     bow_tie     natural joins of the shape R(X), S(X, Y), T(Y), over shared ordered indexes and a two-dimensional tree
     stages/latest  the first rows of each key of one relation, in an order

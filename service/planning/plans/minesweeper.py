@@ -73,7 +73,7 @@ def _make(query: Query, relations: Relations, algorithm: str) -> Plan | None:
         whole = "O(((C + p) C^0.5 log U + r) log n)"
         emitted += ", and p pairs of values of the first two variables have rows, the second in a range of U values"
     bounds = {
-        "space": f"O(n) per index; there are {sum(map(len, tracks))}; up to 16 MiB per read",
+        "space": f"O(n) per index; there are {sum(map(len, tracks))}; a cache of up to {'16 MiB per reading' if triangle else '64 MiB'}",
         "update": "O(log n) per index, and a search with the changed row's variables bound",
         "delay": f"no bound between rows; all r rows in {whole}, {emitted}",
     }

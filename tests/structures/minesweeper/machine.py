@@ -1,5 +1,5 @@
 """A Hypothesis state machine that drives two Minesweepers over the same indexes beside a naive twin, as that of the tree-tracker does: the
-constraints that a reading finds have room for no row, with small trees, too."""
+constraints that are kept between versions have room for no row, with small trees and short logs, too."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
 from structures.index.indexes import OrderedIndexes
-from structures.minesweeper.cds import MOST_SIZE, Size
+from structures.minesweeper import logged_tree
+from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
 from structures.minesweeper.minesweeper import Minesweeper, MinesweeperCursor, index_orders
-from structures.minesweeper.triangle import TriangleTree
 from tests.naive.natural_join import Entry
-from tests.structures.batches import drained
 from tests.structures.index.following_machine import Key, Relations, View, atoms_of
 from tests.structures.tree_tracker.machine import TUPLES, TrackerMachine
 
 Atoms = tuple[tuple[int, tuple[int, ...]], ...]  # of each its relation, and its variables
 SMALL = Size(100, 100)
-BUDGET = MinesweeperCursor._BUDGET
+MOST_LOGGED, BUDGET = logged_tree.MOST_LOGGED, MinesweeperCursor._BUDGET
 
 # Arities of the relations; of each view its atoms, and the order of its variables.
 SHAPES: list[tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]]] = [
@@ -39,40 +38,47 @@ TRIANGLES: list[tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]
 
 def mined(
     indexes: OrderedIndexes, made: dict[Key, int], atoms: Sequence[tuple[int, tuple[int, ...]]], order: Sequence[int],
-    given: Relations, size: Size = MOST_SIZE,
+    given: Relations, sizes: tuple[Size, Size] = (PRIVATE_SIZE, KEPT_SIZE),
 ) -> Minesweeper:  # fmt: skip
     """Over the indexes that it needs; those that nobody made yet are loaded."""
     found = atoms_of(indexes, made, atoms, index_orders([own for _, own in atoms], order), given)
-    return Minesweeper(indexes, found, order, size)
+    return Minesweeper(indexes, found, order, *sizes)
 
 
 def none_has_a_row(miner: Minesweeper, tuples: set[tuple[int, ...]]) -> None:
-    """The constraints that a reading finds have room for none of these, the values of the rows level by level."""
-    cursor = miner.rows(miner.root)
-    drained(cursor)
-    tree = cursor._own.tree
-    for v, low, high, _ in () if tree is None or isinstance(tree, TriangleTree) else tree.intervals():
-        pattern = tree.pattern(v)
+    """The kept constraints have room for none of these, the values of the rows level by level."""
+    for pattern, low, high, mask in miner.kept():
+        assert mask > 0, "a constraint follows from no atom"
         for t in tuples:
             where = all(value is None or value == t[d] for d, value in enumerate(pattern))
             assert not (where and low <= t[len(pattern)] <= high), f"{pattern}, {low} to {high} has the row {t}"
 
 
 class MinesweeperMachine(TrackerMachine):
-    @initialize(shape=st.sampled_from(SHAPES), tuples=st.lists(TUPLES, max_size=30), small=st.booleans())
+    @initialize(
+        shape=st.sampled_from(SHAPES), tuples=st.lists(TUPLES, max_size=30), most=st.sampled_from([MOST_LOGGED, 4]),
+        small=st.tuples(st.booleans(), st.booleans()),
+    )  # fmt: skip
     def begin(
-        self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], small: bool
-    ) -> None:
-        self._begin(shape, tuples, small)
+        self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], most: int,
+        small: tuple[bool, bool],
+    ) -> None:  # fmt: skip
+        self._begin(shape, tuples, most, small)
 
     def _begin(
-        self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], small: bool
-    ) -> None:
+        self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], most: int,
+        small: tuple[bool, bool],
+    ) -> None:  # fmt: skip
+        logged_tree.MOST_LOGGED = most  # of the logs that are made next
         self.prepare(shape[0], tuples)
-        size = SMALL if small else MOST_SIZE
+        sizes = SMALL if small[0] else PRIVATE_SIZE, SMALL if small[1] else KEPT_SIZE
         given = {position: sorted(one) for position, one in self.now.items()}
-        self.views = [View(mined(self.indexes, self.made, atoms, order, given, size), atoms) for atoms, order in shape[1]]
+        self.views = [View(mined(self.indexes, self.made, atoms, order, given, sizes), atoms) for atoms, order in shape[1]]
         self._settle()
+
+    def teardown(self) -> None:
+        logged_tree.MOST_LOGGED = MOST_LOGGED
+        super().teardown()
 
     def _settle(self) -> None:
         super()._settle()
@@ -100,7 +106,7 @@ class TriangleMachine(MinesweeperMachine):
         budget: int,
     ) -> None:  # fmt: skip
         MinesweeperCursor._BUDGET = budget
-        self._begin(shape, tuples, small)
+        self._begin(shape, tuples, MOST_LOGGED, (small, False))
 
     def teardown(self) -> None:
         super().teardown()

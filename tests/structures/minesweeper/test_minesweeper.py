@@ -1,4 +1,4 @@
-"""Minesweeper against its naive twins: rows, and each probe; what the papers claim of it, by counting; and errors."""
+"""Minesweeper against its naive twins: rows, and each probe; what the papers claim of it, by counting; the kept tree; and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from structures.minesweeper import minesweeper
-from structures.minesweeper.cds import MOST_SIZE, Size
+from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
 from structures.minesweeper.minesweeper import Member, Minesweeper, index_orders
 from tests.naive.minesweeper import Miner
 from tests.naive.natural_join import Entry, join
@@ -25,6 +25,7 @@ from tests.structures.minesweeper.machine import SMALL, MinesweeperMachine, mine
 
 Variables = Sequence[tuple[int, ...]]
 Tuples = Sequence[tuple[int, ...]]
+SIZES = PRIVATE_SIZE, KEPT_SIZE
 FULL = list(range(-(2**63), -(2**63) + 2)) + list(range(2**63 - 2, 2**63))
 
 
@@ -32,11 +33,11 @@ def test_against_the_twin() -> None:
     drive(MinesweeperMachine, 30 if JIT else 8, 10)
 
 
-def of(variables: Variables, order: Sequence[int], given: Sequence[Tuples], size: Size = MOST_SIZE) -> Minesweeper:
+def of(variables: Variables, order: Sequence[int], given: Sequence[Tuples], sizes: tuple[Size, Size] = SIZES) -> Minesweeper:
     """Of tuples, whose slots are their numbers."""
     indexes = OrderedIndexes(1 << 24)
     indexes.begin(1)
-    return mined(indexes, {}, list(enumerate(variables)), order, dict(enumerate(map(slotted, given))), size)
+    return mined(indexes, {}, list(enumerate(variables)), order, dict(enumerate(map(slotted, given))), sizes)
 
 
 def slotted(tuples: Tuples) -> list[Entry]:
@@ -101,7 +102,7 @@ def test_trees_that_are_cleared_and_calls_that_are_short(monkeypatch: pytest.Mon
         given = [some * 2 for some in given]
         if how == "short":
             monkeypatch.setattr(minesweeper.MinesweeperCursor, "_BUDGET", 70)
-        miner = of(variables, order, given, SMALL if how == "small" else MOST_SIZE)
+        miner = of(variables, order, given, (SMALL, SMALL) if how == "small" else SIZES)
         wanted = join(list(map(slotted, given)), variables)
         for _ in range(2):
             cursor = miner.rows(miner.root)
@@ -157,16 +158,54 @@ def probes(miner: Minesweeper) -> tuple[int, int]:
     return len(read_all(cursor)), cursor.counters["probes"]
 
 
-def test_an_empty_join_is_proved_by_a_few_probes() -> None:
-    """R = [n], S = {(a, 2a)}, T = {1}: no row."""
+def test_what_is_kept_serves_later_readings() -> None:
+    """R = [n], S = {(a, 2a)}, T = {1}: no row. A second reading probes nothing. What goes changes nothing; what comes harms what is known
+    of its atom alone, which may be all: T(3) costs as much as a cold start."""
     n = 30
     miner = of([(0,), (0, 1), (1,)], (0, 1), [[(i,) for i in range(1, n + 1)], [(i, 2 * i) for i in range(1, n + 1)], [(1,)]])
-    assert probes(miner) == (0, n + 3) and miner.is_empty(miner.root) is None
+    cold = probes(miner)
+    assert cold == (0, n + 3) and probes(miner) == (0, 0) and miner.is_empty(miner.root)
+    assert miner.own_bytes > 0
     older = miner.root
-    changed(miner, 2, 2, inserted=[(8, 1)])
-    assert probes(miner)[0] == 1 and read_all(miner.rows(older)) == []
-    changed(miner, 3, 2, deleted=[(1, 0), (8, 1)])
-    assert miner.is_empty(miner.root) and probes(miner)[0] == 0
+    changed(miner, 2, 0, deleted=[(7, 6)])
+    assert miner.is_empty(miner.root) and probes(miner) == (0, 0)
+    changed(miner, 3, 2, inserted=[(1, 1)])  # a second entry of a tuple that is there
+    assert miner.is_empty(miner.root) and probes(miner) == (0, 0)
+    changed(miner, 4, 2, inserted=[(3, 2)])
+    assert miner.is_empty(miner.root) is None and probes(miner) == (0, n - 1 + 3)
+    changed(miner, 5, 2, inserted=[(8, 3)])
+    rows, again = probes(miner)
+    assert rows == 1 and miner.is_empty(miner.root) is None
+    assert read_all(miner.rows(older)) == [] and miner.is_empty(older) is None
+    assert miner.rows(older).counters["probes"] == 0
+    changed(miner, 6, 0, inserted=[(n + 5, n)])
+    assert probes(miner)[1] <= again
+
+
+def test_an_older_reading_and_one_without_the_lock_go_without() -> None:
+    miner = of([(0,), (0,)], (0,), [[(i,) for i in range(50)], [(2 * i,) for i in range(50)]])
+    older, cursor = miner.root, miner.rows(miner.root)
+    first = cursor.fill(3).T.tolist()
+    changed(miner, 2, 0, deleted=[(0, 0)])
+    assert probes(miner)[0] == 24
+    taken = miner._keeper.take(miner.root.lease)
+    assert taken is not None and miner._keeper.take(miner.root.lease) is None
+    assert probes(miner)[0] == 24
+    taken.lock.release()
+    assert miner._keeper.take(older.lease) is None
+    clone = cursor.clone()
+    rest = read_all(cursor, 4)
+    assert len(first) + len(rest) == 25 and read_all(clone, 7) == rest
+    assert len(read_all(miner.rows(older))) == 25
+
+
+def test_a_log_that_is_full_is_dropped_with_the_tree() -> None:
+    miner = of([(0,), (0,)], (0,), [[(i,) for i in range(50)], [(-1,)]])
+    assert probes(miner)[0] == 0 and miner.kept() != []
+    changed(miner, 2, 0, inserted=[(i, i) for i in range(100, 1100)])
+    assert miner.kept() != [] and probes(miner) == (0, 1)
+    changed(miner, 3, 0, inserted=[(i, i) for i in range(2000, 2100)])
+    assert miner.kept() == [] and probes(miner)[0] == 0 and miner.kept() != []
 
 
 def test_a_clone_shares_what_another_found() -> None:
@@ -260,12 +299,12 @@ def test_tens_of_thousands() -> None:
     assert drained(cursor) == sum(int(into[b]) * rows for b, rows in of_middle.items())
     assert cursor.counters["resets"] == 0 and out.sum() == len(edges)
     miner.check()
-    small = loaded([(0, 1), (1, 2), (2, 3)], (0, 1, 2, 3), [edges] * 2 + [edges[:9]], Size(400, 400))
+    small = loaded([(0, 1), (1, 2), (2, 3)], (0, 1, 2, 3), [edges] * 2 + [edges[:9]], (Size(400, 400), Size(400, 400)))
     again = small.rows(small.root)
     assert drained(again) == cursor.counters["outputs"] and again.counters["resets"] > 0
 
 
-def loaded(variables: Variables, order: tuple[int, ...], given: Sequence[np.ndarray], size: Size = MOST_SIZE) -> Minesweeper:
+def loaded(variables: Variables, order: tuple[int, ...], given: Sequence[np.ndarray], sizes: tuple[Size, Size] = SIZES) -> Minesweeper:
     indexes = OrderedIndexes(1 << 24)
     indexes.begin(1)
     atoms = []
@@ -274,4 +313,4 @@ def loaded(variables: Variables, order: tuple[int, ...], given: Sequence[np.ndar
         for member in atoms[-1]:
             columns = np.ascontiguousarray(some[:, [own.index(v) for v in member.variables]].astype(np.int64))
             indexes.load(member.index, Entries(columns, np.arange(len(some), dtype=np.int32)))
-    return Minesweeper(indexes, atoms, order, size)
+    return Minesweeper(indexes, atoms, order, *sizes)

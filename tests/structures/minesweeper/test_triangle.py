@@ -13,7 +13,7 @@ import pytest
 from structures.core.kernel import JIT
 from structures.index.indexes import OrderedIndexes
 from structures.minesweeper import minesweeper
-from structures.minesweeper.cds import COUNT, MADE, MOST_SIZE, NODE_WORDS, Size
+from structures.minesweeper.cds import COUNT, KEPT_SIZE, MADE, NODE_WORDS, PRIVATE_SIZE, Size
 from structures.minesweeper.triangle import ABOVE, FIRST, GAPS, KEY, LEFT, OWN, RIGHT, WHOLE, TriangleTree
 from tests.naive.minesweeper import Miner
 from tests.naive.natural_join import join
@@ -63,7 +63,8 @@ def test_probes_are_the_twins(seed: int) -> None:
         rows = read_all(cursor, 2)
         assert rows == twin.rows and set(rows) == wanted and len(rows) == len(wanted)
         assert (cursor.counters["probes"], cursor.counters["outputs"]) == (len(twin.probes), twin.outputs), (variables, order, given)
-        assert cursor.counters["pairs"] <= 2 * len(twin.probes) * 64
+        assert cursor.counters["pairs"] <= 2 * len(twin.probes) * 64 and miner.kept() == []
+        assert miner.is_empty(miner.root) == (True if not wanted else None)
         miner.check()
         position = rng.randrange(3)
         cursor = miner.partners(miner.root, position, entries(miner, variables, position, relations[position][1::2]))
@@ -79,7 +80,7 @@ def test_what_a_reading_knows_is_true(monkeypatch: pytest.MonkeyPatch, how: str,
         monkeypatch.setattr(minesweeper.MinesweeperCursor, "_BUDGET", 5)
     for number in range(40 if JIT else 4):
         given = drawn(rng, VALUES[number % 3], 30)
-        miner = of(TRIANGLE, (0, 1, 2), given, SMALL if how == "small" else MOST_SIZE)
+        miner = of(TRIANGLE, (0, 1, 2), given, (SMALL, SMALL) if how == "small" else (PRIVATE_SIZE, KEPT_SIZE))
         cursor, rows = miner.rows(miner.root), list[Row]()
         left = []
         while not cursor.done:
@@ -107,7 +108,7 @@ def test_few_pairs_where_each_is_ruled_out(n: int) -> None:
     miner = of(TRIANGLE, (0, 1, 2), given)
     cursor = miner.rows(miner.root)
     assert read_all(cursor) == [] and cursor.counters["probes"] == 2 * n + 3 and cursor.counters["pairs"] == 4 * n
-    assert cursor.steps < 30 * n
+    assert cursor.steps < 30 * n and miner.is_empty(miner.root)
     general = of([*TRIANGLE, (0, 1)], (0, 1, 2), [*given, given[0]])  # a fourth atom makes it another query
     other = general.rows(general.root)
     assert read_all(other) == [] and other.counters["probes"] == 2 * n + 3 and "pairs" not in other.counters and other.steps > 2 * n * n
@@ -149,10 +150,10 @@ def test_tens_of_thousands() -> None:
     matrix = np.zeros((1_000, 1_000), np.int64)
     matrix[edges[:, 0], edges[:, 1]] = 1
     wanted = int(((matrix @ matrix) * matrix).sum())
-    for size in (MOST_SIZE, Size(2_000, 4_000)):
-        miner = loaded(TRIANGLE, (0, 1, 2), [edges] * 3, size)
+    for size in (PRIVATE_SIZE, Size(2_000, 4_000)):
+        miner = loaded(TRIANGLE, (0, 1, 2), [edges] * 3, (size, size))
         cursor = miner.rows(miner.root)
-        assert drained(cursor) == wanted and (cursor.counters["resets"] > 0) == (size != MOST_SIZE)
+        assert drained(cursor) == wanted and (cursor.counters["resets"] > 0) == (size != PRIVATE_SIZE)
         miner.check()
     steps = []
     for n in (50, 200):

@@ -1,4 +1,5 @@
-"""Natural joins by Minesweeper over shared indexes, under either name: the engine's twin, look-ups, counters, and what is refused."""
+"""Natural joins by Minesweeper over shared indexes, under either name: the engine's twin, look-ups, counters, what is kept, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def test_small_batches(tmp_path: Path, seed: int) -> None:
 
 
 def test_large_batches(tmp_path: Path) -> None:
-    run(tmp_path, 1311, 8, lambda source: source.random.randrange(30), 9, FOLLOWED)
+    run(tmp_path, 1310, 8, lambda source: source.random.randrange(30), 9, FOLLOWED)
 
 
 def test_products(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_a_look_up_by_the_join_key(tmp_path: Path, views: Mapping[str, TwinView]
 
 
 def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
-    """n floors of z that no row of y has are one gap: a few probes find it."""
+    """n floors of z that no row of y has are one gap: a few probes find it, a second reading needs none, and it outlives a delete."""
     n = 60
     definition = BETA["path"].definition
     engine = prepared(tmp_path, {"path": BETA["path"], "triangle": OTHERS["triangle"]})
@@ -131,6 +132,8 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     assert 0 < counters["probes"] <= 3 and counters["outputs"] == 0 and measured["dead_ends"] == counters["probes"]
     assert counters["lookups"] <= 5 * counters["probes"] and measured["rows_read"] == 0
     engine.apply(to_batch([("a", DELETE, {"id": 3})]))
+    assert read_all(open_rows(engine.readers, "path")) == Counter()
+    assert engine.views["path"].statistics()["counters"]["probes"] == counters["probes"]
     engine.apply(to_batch([("a", UPSERT, a(500, floor=1007))]))
     assert read_all(open_rows(engine.readers, "path")) == Counter({(i, 7, 500): 1 for i in (*(i for i in range(n) if i != 3), 500)})
     assert read_all(open_rows(engine.readers, "triangle")).total() == n - 1
