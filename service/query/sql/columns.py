@@ -80,7 +80,7 @@ def read_star(expression: exp.Star | exp.Column, names: Names) -> list[Shown]:
         shown = [(ref,) for ref in names.scope.columns(of)]
     for what, value in star.args.items():
         if value and what != "except_":
-            raise unsupported(f"{what.upper()} behind *", "name the columns")
+            raise unsupported(f"{what.upper()} after *", "name the columns")
     for column in star.args.get("except_") or []:
         if not isinstance(column, exp.Column):
             raise names.bad(column, f"EXCLUDE takes names of columns, not {column.sql('postgres')}")

@@ -80,7 +80,7 @@ def range_of(node: exp.Expr, names: Names) -> Range | None:
     ends = [one.unnest() for one in node.expressions]
     bounds = ends[2].name if len(ends) > 2 and isinstance(ends[2], exp.Literal) else "[)"
     if len(ends) not in (2, 3) or bounds not in get_args(Bounds):
-        raise unsupported(node.sql("postgres"), f"write {node.name.lower()}(start, end), or with '[]', '(]' or '()' behind it")
+        raise unsupported(node.sql("postgres"), f"write {node.name.lower()}(start, end), or add '[]', '(]' or '()' as a third argument")
     for end in ends[:2]:
         given = names.scope.describe(names.column(end)).kind if isinstance(end, exp.Column) else kind
         if given != kind and (kind != "decimal" or digits_of(given) is None):

@@ -194,7 +194,7 @@ def _read_query(tree: exp.Expr, reading: _Reading) -> Expression:
 
 
 def _check_order(tree: exp.Expr, made: Expression, source: Source) -> None:
-    """Check what ORDER BY names, though it has no effect: behind UNION and EXCEPT, and behind parentheses, columns of the result."""
+    """Check what ORDER BY names, though it has no effect: after UNION and EXCEPT, and after parentheses, columns of the result."""
     first = next(drafts_of(made))
     names = [output.name for output in (first.groups.outputs if first.groups is not None else first.outputs)]
     for key in tree.args["order"].expressions if tree.args.get("order") else ():
@@ -206,7 +206,7 @@ def _check_order(tree: exp.Expr, made: Expression, source: Source) -> None:
             elif not isinstance(tree, exp.Select):
                 is_name = isinstance(node, exp.Column) and not node.args.get("table")
                 if not is_name or fold(node.this) not in names:
-                    there = f"behind UNION and EXCEPT stand columns of the result, {', '.join(names)}, or their numbers"
+                    there = f"after UNION and EXCEPT, name a column of the result ({', '.join(names)}) or its number"
                     raise source.bad(node, f"ORDER BY {node.sql(Dialect)}: {there}")
 
 

@@ -106,7 +106,7 @@ def check_operators(tree: exp.Expr, source: Source) -> None:
         parts = [node.this, node.args.get("expression")]
         if (alone := node.args.get("field")) is not None:
             with source.noting(alone):
-                raise source.bad(alone, "the values behind IN are written in parentheses: IN ('a', 'b')")
+                raise source.bad(alone, "the values after IN must be in parentheses: IN ('a', 'b')")
         if isinstance(node, _ORDERED) and any(isinstance(part, _COMPARED) for part in parts):
             with source.noting(node):
                 raise source.bad(node, f"{node.sql('postgres')} compares a comparison: join two by AND, as in 1 < x AND x < 9")
@@ -130,14 +130,14 @@ def _mistake(text: str, dialect: type[Dialect], error: dict[str, Any]) -> Proble
         return _unexpected(tokens, at, text)
     if (found := _misspelt(tokens, at, text)) is not None:
         return found
-    what, is_behind = f"{said[0].lower()}{said[1:]}", at == last and (said == "Expecting )" or tokens[at].token_type != TokenType.R_PAREN)
+    what, is_after = f"{said[0].lower()}{said[1:]}", at == last and (said == "Expecting )" or tokens[at].token_type != TokenType.R_PAREN)
     if said.startswith("Required keyword"):
         what = "a name, a value or a condition is missing"
         if tokens[at].token_type in _OPERANDS:  # the preceding operator lacks an operand
-            at, is_behind = at - 1, False
+            at, is_after = at - 1, False
     elif said == "Expecting )":
-        what = "a ) is missing" if is_behind else "a ), a comma or an operator is missing"
-    return _bad_at(tokens[at], text, f"{what} {'after' if is_behind else 'before'} %s")
+        what = "a ) is missing" if is_after else "a ), a comma or an operator is missing"
+    return _bad_at(tokens[at], text, f"{what} {'after' if is_after else 'before'} %s")
 
 
 def _unexpected(tokens: list[Token], at: int, text: str) -> Problem:

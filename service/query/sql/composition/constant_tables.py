@@ -57,14 +57,14 @@ def write_constant_tables(tree: exp.Expr, source: Source, add: Callable[[Constan
         is_operand = not isinstance(node.parent, exp.From | exp.Join | exp.Subquery) or isinstance(node.parent.parent, exp.Any)
         if is_values and is_operand:
             with source.noting(node):
-                raise unsupported("VALUES behind IN, EXISTS, ANY or ALL", "list the constants, or SELECT from (VALUES …) AS t(a)")
+                raise unsupported("VALUES after IN, EXISTS, ANY or ALL", "list the constants, or SELECT from (VALUES …) AS t(a)")
         elif is_values or (is_series and not is_operand):
             with source.noting(node):
                 outer = node.parent if isinstance(node.parent, exp.Subquery) else node  # of VALUES in two pairs of parentheses
                 alias = outer.args.get("alias") or exp.TableAlias(this=identifier("values" if is_values else _SERIES))
                 columns = _values(node, names) if is_values else {fold(alias.this): _series(node.this, names)}
                 if more := [name for name, value in node.args.items() if value and name not in _OF_TABLE]:
-                    raise unsupported(f"{more[0].upper()} behind {'VALUES' if is_values else _SERIES}", "omit it")
+                    raise unsupported(f"{more[0].upper()} after {'VALUES' if is_values else _SERIES}", "omit it")
                 name = add(_table(columns, alias, source))
                 alias.set("columns", None)
                 outer.replace(exp.Table(this=identifier(name), alias=alias, joins=outer.args.get("joins")))

@@ -56,7 +56,7 @@ def _flat(joins: list[exp.Join]) -> list[exp.Join]:
             continue
         is_apart = is_comma(join) or join.method or any(one.method or one.args.get("using") for one in [join, *inner])
         if is_apart or any(one.side or one.method or one.kind not in ("", "INNER", "CROSS") for one in inner):
-            raise unsupported("this join in parentheses", "behind a JOIN with ON, they hold inner joins: begin FROM with the others")
+            raise unsupported("this join in parentheses", "after JOIN, only inner joins can be in parentheses: begin FROM with the others")
         on = join.args.get("on")
         if not join.side and join.kind in ("", "INNER", "CROSS"):
             join.set("on", None)

@@ -429,7 +429,7 @@ def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool, keys: Seque
         instead += "or GROUP BY"
         raise unsupported(f"{sql_of(value)} in EXISTS or IN, without GROUP BY", instead)
     if is_latest(inner) and others:
-        raise unsupported(f"{sql_of(others[0])} beside DISTINCT ON, QUALIFY or LIMIT in a subquery", "define a view of the rows chosen")
+        raise unsupported(f"{sql_of(others[0])} with DISTINCT ON, QUALIFY or LIMIT in a subquery", "define a view of the rows chosen")
     shown = [one.unalias() for one in inner.expressions] if is_in else []
     own = {*map(alias_of, tables_of(inner))}
     read = [key for key, _ in _keys(inner, others)] if is_grouped else [
