@@ -241,109 +241,68 @@ def write_leaf(packed: Any, at: int, entries: Any, first: int, end: int, shape: 
     return at
 
 
-@arrays("int64[::1]", "int64[::1]", "int64[::1]", "uint8[::1]", "int64[:, :, ::1]", "int64[::1]")
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "uint8[::1]", "int64[:, :, ::1]")
 class Construction(NamedTuple):
     """A compact form being made: its header, nodes, leaves and their bytes; for each inner node of this level, and of the next one, the
-    range of entries that it is made of; and the state, in the words below."""
+    range of entries that it is made of."""
 
     H: np.ndarray
     N: np.ndarray
     L: np.ndarray
     packed: np.ndarray
     ranges: np.ndarray
-    state: np.ndarray
 
 
-# Words of the state: nodes, inner children, leaves, their entries and bytes so far; the level, its number of ranges (0 at the end), the
-# next range, the side they are on, the number of ranges of the next level, and the next child of the node.
-NODE, INNER, LEAF_NODES, ENTRY, AT, LEVEL, LEFT, RANGE, INPUT, FOUND, CHILD, STATE_WORDS = range(12)
-
-
-@kernel(forceinline=True)
-def begin_node(making: Construction, lower: int, arity: int) -> None:
-    """Begin the next node, whose children are of the level `lower`."""
-    H, N, state = making.H, making.N, making.state
-    if state[RANGE] == 0:
+@kernel("int64(int32[::1], int32[::1], Construction, int64, int64)", allocates=True)
+def compress(entries: Any, spare: Any, making: Construction, arity: int, leading: int) -> int:
+    """Make the compact form of these entries, more than LEAF, which are reordered. `spare`: an array as long as the entries. Returns the
+    bytes used of `packed`; H[NODES] and H[LEAVES] are then the words used of N and L. The table's bytes begin at 0. O(n levels)."""
+    H, N, L, packed, ranges = making
+    code, ends = H[CODE], np.empty((1 << arity) + 2, np.int64)
+    node, inner, leaf, entry, at = wide(0), wide(0), wide(0), wide(0), wide(0)
+    level, left, side = code - 1 + (CODE_BITS if leading > 0 else 0), wide(1), 0
+    while left > 0:
+        lower, found = level_below(level, code), wide(0)
         table = TABLE + LEVEL_WORDS * (lower - LOWEST)
-        H[table], H[table + 1], H[table + 2] = state[LEAF_NODES], state[ENTRY], state[AT]
-    bit = state[NODE] << arity
-    if bit & 63 == 0:
-        w = NODE_WORDS * (bit >> 6)
-        N[w], N[w + 1], N[w + 2] = state[LEAF_NODES] << 32 | state[INNER], 0, 0
-
-
-@kernel(forceinline=True)
-def add_inner(making: Construction, arity: int, c: int, first: int, end: int) -> None:
-    """Add an inner node as child c of the current node; it is made of the entries [first, end)."""
-    N, ranges, state = making.N, making.ranges, making.state
-    bit = (state[NODE] << arity) + c
-    N[NODE_WORDS * (bit >> 6) + 1] |= wide(1) << (bit & 63)
-    ranges[1 - state[INPUT], state[FOUND], 0], ranges[1 - state[INPUT], state[FOUND], 1] = first, end
-    state[FOUND] += 1
-    state[INNER] += 1
-
-
-@kernel(forceinline=True)
-def add_leaf(making: Construction, arity: int, c: int, n: int, end: int) -> None:
-    """Add a leaf of n entries, whose bytes end at `end`, as child c of the current node."""
-    N, L, state = making.N, making.L, making.state
-    bit = (state[NODE] << arity) + c
-    N[NODE_WORDS * (bit >> 6) + 2] |= wide(1) << (bit & 63)
-    leaf = state[LEAF_NODES]
-    if leaf % SIZES == 0:
-        L[leaf // SIZES] = state[ENTRY] << 32
-    L[leaf // SIZES] |= (n - 1) << 4 * (leaf % SIZES)
-    state[LEAF_NODES] = leaf + 1
-    state[ENTRY] += n
-    state[AT] = end
-
-
-@kernel(forceinline=True)
-def end_node(making: Construction, lower: int, arity: int) -> None:
-    """Finish the current node, which has all its children; they are of the level `lower`."""
-    H, state = making.H, making.state
-    state[NODE] += 1
-    state[RANGE] += 1
-    if state[RANGE] == state[LEFT]:
-        state[LEFT], state[FOUND], state[RANGE], state[INPUT], state[LEVEL] = state[FOUND], 0, 0, 1 - state[INPUT], lower
-    H[NODES], H[LEAVES] = NODE_WORDS * (((state[NODE] << arity) + 63) >> 6), (state[LEAF_NODES] + SIZES - 1) // SIZES
-
-
-@kernel("void(int32[::1], int32[::1], Construction, int64, int64)", allocates=True)
-def compress(entries: Any, spare: Any, making: Construction, arity: int, leading: int) -> None:
-    """Make the compact form of these entries, more than LEAF, which are reordered. `spare`: an array as long as the entries.
-
-    In the end, H[NODES] and H[LEAVES] are the words used of N and L, state[AT] the bytes used of `packed`; the table's bytes begin at 0.
-    O(n levels).
-    """
-    packed, ranges, state, code = making.packed, making.ranges, making.state, making.H[CODE]
-    ends = np.empty((1 << arity) + 2, np.int64)
-    while state[LEFT] > 0:
-        b, node = state[LEVEL], state[RANGE]
-        lower = level_below(b, code)
-        deal(entries, spare, ranges[state[INPUT], node, 0], ranges[state[INPUT], node, 1], arity, leading, b, ends)
-        begin_node(making, lower, arity)
-        for c in range(1 << arity):
-            first, end = ends[c], ends[c + 1]
-            if end - first > LEAF:
-                add_inner(making, arity, c, first, end)
-            elif end > first:
-                at = write_leaf(packed, state[AT], entries, first, end, QuadtreeShape(arity, leading), lower, code)
-                add_leaf(making, arity, c, end - first, at)
-        end_node(making, lower, arity)
+        H[table], H[table + 1], H[table + 2] = leaf, entry, at
+        for r in range(left):
+            bit = node << arity
+            w = NODE_WORDS * (bit >> 6)
+            if bit & 63 == 0:
+                N[w], N[w + 1], N[w + 2] = leaf << 32 | inner, 0, 0
+            deal(entries, spare, ranges[side, r, 0], ranges[side, r, 1], arity, leading, level, ends)
+            for c in range(1 << arity):
+                first, end, mask = ends[c], ends[c + 1], wide(1) << ((bit + c) & 63)
+                if end - first > LEAF:
+                    N[w + 1] |= mask
+                    ranges[1 - side, found, 0], ranges[1 - side, found, 1] = first, end
+                    found += 1
+                    inner += 1
+                elif end > first:
+                    N[w + 2] |= mask
+                    at = write_leaf(packed, at, entries, first, end, QuadtreeShape(arity, leading), lower, code)
+                    if leaf % SIZES == 0:
+                        L[leaf // SIZES] = entry << 32
+                    L[leaf // SIZES] |= (end - first - 1) << 4 * (leaf % SIZES)
+                    leaf += 1
+                    entry += end - first
+            node += 1
+        level, left, side = lower, found, 1 - side
+    H[NODES], H[LEAVES] = NODE_WORDS * (((node << arity) + 63) >> 6), (leaf + SIZES - 1) // SIZES
+    return at
 
 
 def begun(n: int, shape: QuadtreeShape, code: int) -> Construction:
-    """Return the state for making the compact form of n > LEAF entries with coordinates below 2**code. Its pages take no memory until they
-    are written."""
+    """Return the arrays for making the compact form of n > LEAF entries with coordinates below 2**code. Their pages take no memory until
+    they are written."""
     k, most = shape.arity, n // (LEAF + 1)
     lengths = NODE_WORDS * ((LEVELS * most << k) // 64 + 1), n // SIZES + 1, n * (2 * k + 1) * SLOT_BYTES // 8 + 1
     header = np.zeros(HEADER, np.int64)
     nodes, leaves, rest, ranges = (reserve(8 * words, np.int64) for words in (*lengths, 4 * most))  # a heap would keep their pages
     header[CODE] = code
-    ranges, state = ranges.reshape(2, most, 2), np.zeros(STATE_WORDS, np.int64)
-    ranges[0, 0], state[LEFT], state[LEVEL] = (0, n), 1, code - 1 + (CODE_BITS if shape.first > 0 else 0)
-    return Construction(header, nodes, leaves, rest.view(np.uint8), ranges, state)
+    ranges = ranges.reshape(2, most, 2)
+    ranges[0, 0] = 0, n
+    return Construction(header, nodes, leaves, rest.view(np.uint8), ranges)
 
 
 class Form(NamedTuple):
@@ -377,10 +336,10 @@ class CompactForms:
         """Build the form of int32[n, k + 1] entries, n > LEAF, with coordinates below 2**code; return its base. The entries are reordered.
         Call `require` first."""
         flat, making = entries.reshape(-1), begun(len(entries), shape, code)
-        compress(flat, np.empty_like(flat), making, *shape)
+        size = int(compress(flat, np.empty_like(flat), making, *shape))
         header = making.H
         nodes, leaves = making.N[: header[NODES]], making.L[: header[LEAVES]]
-        whole = header, nodes, leaves, making.packed.view(np.int64)[: (making.state.item(AT) + 7) // 8]
+        whole = header, nodes, leaves, making.packed.view(np.int64)[: (size + 7) // 8]
         base = self._room(sum(map(len, whole)))
         at, end = base + HEADER, base
         header[NODES], header[LEAVES] = at, at + len(nodes)
