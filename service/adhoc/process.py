@@ -1,4 +1,4 @@
-"""The processes that run queries: one per query, forked from one that has imported what they need (`nursery`), and one in reserve."""
+"""The processes that run queries: one per query, forked from one that has imported what they need (`nursery`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from service.adhoc.frames import is_readable
 
-RESERVED = 600.0  # seconds without a query after which the processes are ended: they take some 80 MiB
+KEPT = 600.0  # seconds without a query after which the nursery is ended: it takes some 80 MiB
 STATUS = struct.Struct("<i")
 _LAST = 0.05  # seconds in which a child should end by itself when its work is done
 _PATIENCE = 30.0  # seconds for the rest of a frame that has begun, and for a child to start
@@ -37,11 +37,6 @@ class Child:
         self._status: int | None = None
         self._ended = False
         self._lock = threading.Lock()
-
-    @property
-    def alive(self) -> bool:
-        """Whether neither the child nor the nursery has ended. The pidfd shows the child's end before the nursery reports it."""
-        return not self._ended and not is_readable(self._emitted) and not is_readable(self._pidfd)
 
     def stop(self) -> None:
         """End the child in whatever state it is; from any thread. Readers of its socket notice it."""
@@ -124,56 +119,31 @@ class Children:
 
     def __init__(self) -> None:
         self.nursery: Nursery | None = None
-        self.spare: Child | None = None
         self._since = 0.0  # when the last child was needed
-        self._closed = False
         self._lock = threading.Lock()
 
     def take(self) -> Child:
         """Return a child for a query. OSError."""
         with self._lock:
-            child, self.spare = self.spare, None
             self._since = time.monotonic()
-            if child is not None:
-                if child.alive:
-                    return child
-                child.end()
-            return self._new()
-
-    def reserve(self) -> None:
-        """Have a child ready for the next query, if possible."""
-        with self._lock, suppress(OSError):
-            if self.spare is None and not self._closed:
-                self.spare = self._new()
+            nursery = self.nursery
+            if nursery is not None and nursery.alive:
+                try:
+                    return nursery.child()
+                except OSError:
+                    if not nursery.is_ending:
+                        raise
+            self.nursery = Nursery()
+            return self.nursery.child()
 
     def tidy(self) -> None:
-        """End the processes kept for queries if there was no query for a while."""
-        if time.monotonic() - self._since >= RESERVED:
-            self._end_children()
+        """End the nursery if there was no query for a while."""
+        if time.monotonic() - self._since >= KEPT:
+            self.close()
 
     def close(self) -> None:
-        """End these processes, and start no others."""
+        """End the nursery; another query starts one again."""
         with self._lock:
-            self._closed = True
-        self._end_children()
-
-    def _new(self) -> Child:
-        nursery = self.nursery
-        if nursery is not None and nursery.alive:
-            try:
-                return nursery.child()
-            except OSError:
-                if not nursery.is_ending:
-                    raise
-        self.nursery = Nursery()
-        return self.nursery.child()
-
-    def _end_children(self) -> None:
-        with self._lock:
-            child, self.spare = self.spare, None
             nursery, self.nursery = self.nursery, None
-        if child is not None:
-            child.stop()
-            child.end()
         if nursery is not None:
             nursery.close()

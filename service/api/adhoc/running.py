@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TypeVar
 
-from service.adhoc.process import RESERVED
+from service.adhoc.process import KEPT
 from service.adhoc.session import End, Session
 from service.api.context import Context
 from service.api.http import formats
@@ -75,8 +75,7 @@ class RunningQuery:
         self._count(outcome)
         await context.work(self._session.close)
         QUERY_SECONDS.observe(time.monotonic() - self._begun)
-        await context.work(queries.children.reserve)
-        context.loop.call_later(RESERVED + 1, lambda: context.closing or context.workers.submit(queries.children.tidy))
+        context.loop.call_later(KEPT + 1, lambda: context.closing or context.workers.submit(queries.children.tidy))
 
     def _count(self, outcome: str) -> None:
         """Count the query as ended, once."""

@@ -254,40 +254,17 @@ def test_memory_is_limited_by_the_system_too(nursery: Nursery) -> None:
     assert isinstance(found, dict) and found["error"] in ("OutOfMemoryException", frames.TOO_LARGE), found
 
 
-def test_a_reserve_that_has_died_is_replaced() -> None:
+def test_the_nursery_is_kept_for_a_while() -> None:
     children = Children()
     try:
-        children.reserve()
-        reserved = children.spare
-        assert reserved is not None
-        reserved.stop()
-        while reserved.alive:
-            pass
-        taken = children.take()
-        assert taken is not reserved and taken.alive
-        taken.stop()
-        taken.end()
-        children.reserve()
+        child = children.take()
+        child.stop()
+        child.end()
         children.tidy()
-        assert children.spare is not None  # there was a query just now
+        assert children.nursery is not None  # there was a query just now
     finally:
         children.close()
-    assert children.spare is None
-    children.reserve()
-    assert children.spare is None
-
-
-def test_a_child_whose_end_is_not_reported_yet_is_seen_to_have_ended(nursery: Nursery) -> None:
-    """Seen on a busy machine: a query was given a reserve that something else had killed a moment ago, and failed."""
-    child = nursery.child()
-    nursery.process.send_signal(signal.SIGSTOP)
-    try:
-        child.stop()
-        assert frames.is_readable(child._pidfd, 60.0)
-        assert not child.alive and not frames.is_readable(child._emitted)
-    finally:
-        nursery.process.send_signal(signal.SIGCONT)
-        assert child.end() == -signal.SIGKILL
+    assert children.nursery is None
 
 
 def test_a_nursery_that_has_died_is_replaced() -> None:
@@ -301,7 +278,7 @@ def test_a_nursery_that_has_died_is_replaced() -> None:
         nursery.process.wait()
         assert orphan.end() is orphan.end() is None
         taken = children.take()
-        assert taken.alive and children.nursery is not nursery
+        assert children.nursery is not nursery
         taken.stop()
         assert taken.end() == -signal.SIGKILL
         taken.stop()  # of one that has ended, as a query may be broken off at any moment
@@ -320,7 +297,7 @@ def test_a_nursery_whose_end_cannot_be_seen_yet_is_replaced(monkeypatch: pytest.
         nursery.process.wait()
         monkeypatch.setattr(nursery.process, "poll", lambda: None)
         taken = children.take()
-        assert taken.alive and children.nursery is not nursery
+        assert children.nursery is not nursery
         taken.end()
     finally:
         children.close()
@@ -331,9 +308,8 @@ def test_the_status_outlives_the_nursery_s_door() -> None:
     nursery = Nursery()
     child = nursery.child()
     nursery.close()
-    assert child.alive
+    assert not frames.is_readable(child._pidfd)
     child.socket.close()
-    while child.alive:
-        pass
+    assert frames.is_readable(child._pidfd, 60.0)
     assert child.end() == 0
     nursery.process.wait()
