@@ -60,9 +60,11 @@ class Housekeeping:
                 self.snapshots.consider()
         if not self._tasks and (self._everything or self._state.rows_changed >= _WORTH_RECLAIMING):
             self._begin()
-        if self._tasks and not self._tasks[0]():
+        if not self._tasks:
+            return False
+        if not self._tasks[0]():
             self._tasks.popleft()
-        return bool(self._tasks)
+        return True
 
     def _begin(self) -> None:
         everything, self._everything = self._everything, False

@@ -14,7 +14,6 @@ import pytest
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.tables.store import Table
-from service.views.live_view import LiveView
 from tests.service.running import HeldWriter, batch, check, counted, keep_house, look, of_ops, parts, rows_of, running
 
 
@@ -133,24 +132,3 @@ def test_the_slots_of_a_truncate_are_freed_in_pieces(engine: Instance, monkeypat
     keep_house(engine)
     check(engine)
     assert engine.relation("a").table.used == 1000, "the slots are used again"
-
-
-def test_only_views_that_were_changed_are_asked_what_they_have_put_off(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine.put_view("other", {"sql": "SELECT b.id FROM b b"}, wait=60)
-    keep_house(engine)
-    asked, left = list[str](), [2]
-
-    def maintain(view: LiveView, steps: int) -> bool:
-        asked.append(view.name)
-        left[0] -= 1
-        return left[0] >= 0
-
-    monkeypatch.setattr(LiveView, "maintain", maintain)
-    keep_house(engine)
-    assert not asked
-    engine.apply(batch(("upsert", "a", rows_of(0, 1))))
-    keep_house(engine)
-    assert asked == ["v"] * 3  # until there is no more
-    engine.put_view("new", {"sql": "SELECT a.id FROM a a"}, wait=60)
-    keep_house(engine)
-    assert "new" in asked  # what its build has left

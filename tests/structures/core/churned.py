@@ -36,7 +36,6 @@ from tests.structures.batches import Changes, apply_batch, apply_to_indexes, app
 
 LINE = 10**9  # values are below
 IN_PLACE = ("groups",)  # nobody but the writer reads them: pins hold nothing
-MAINTAINED = 1 << 16  # steps of maintenance between two versions, where a structure has some
 
 
 class Subject:
@@ -205,29 +204,34 @@ class Join(Subject):
 
 
 class Quads(Subject):
-    """A tree of pairs below 2**20, and one in two parts."""
+    """A tree of pairs below 2**20, and one in two parts; loaded anew once they are outgrown."""
 
-    def __init__(self, n: int) -> None:
-        super().__init__(n)
-        self.trees = QuadTrees([(2, 0), (2, 1)])
-        self.stores = (self.trees.arena,)
+    trees: QuadTrees
+    values: np.ndarray
 
     def entries(self, numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
         return np.column_stack((values[numbers] >> 10, values[numbers] * 7919 % LINE >> 10, numbers)).astype(np.int32)
 
     def load(self, numbers: np.ndarray, values: np.ndarray) -> None:
+        self.values = values[numbers].copy()
+        self._load(1)
+
+    def _load(self, version: int) -> None:
+        self.trees = QuadTrees([(2, 0), (2, 1)])
+        self.stores = (self.trees.arena,)
         for tree in range(2):
-            self.trees.bulk_load(1, tree, self.entries(numbers, values))
+            self.trees.bulk_load(version, tree, self.entries(np.arange(self.n), self.values))
 
     def change(self, version: int, numbers: np.ndarray, values: np.ndarray, later: np.ndarray) -> None:
         self.trees.require(4 * len(numbers), 1)
         for tree in range(2):
             self.trees.delete(version, tree, self.entries(numbers, values))
             self.trees.insert(version, tree, self.entries(numbers, later))
-        self.trees.keep_up(version)
+        self.values[numbers] = later[numbers]
+        if self.trees.is_outgrown:
+            self._load(version)
 
     def reclaim(self, version: int, pins: np.ndarray) -> None:
-        self.trees.maintain(MAINTAINED)
         self.trees.reclaim(version, pins)
 
     @property
