@@ -19,7 +19,5 @@ except ModuleNotFoundError:
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = type("None", (), {})
 
 if not hasattr(datasource, "DataSourceStreamArrowWriter"):  # 4.0 gives Arrow to any DataSourceArrowWriter, of a stream too
-
-    class StreamArrowWriter(datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter): ...
-
-    datasource.DataSourceStreamArrowWriter = StreamArrowWriter
+    bases = (datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter)
+    datasource.DataSourceStreamArrowWriter = type("DataSourceStreamArrowWriter", bases, {})
