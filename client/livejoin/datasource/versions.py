@@ -6,18 +6,18 @@ restarted, they request the partitions between its last offset and the same offs
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import datasource, types
 
-LACKING = dict[str, str]()
+__all__ = ["LACKING", "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "StreamArrowWriter", "SupportsTriggerAvailableNow"]
+LACKING = {} if hasattr(types, "TimeType") else {"timeType": "4.1"}
 """Options that this version cannot have → the first that can."""
-if not hasattr(types, "TimeType"):
-    LACKING["timeType"] = "4.1"
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 except ModuleNotFoundError:
     LACKING["maxRows"] = "4.2"
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = type("None", (), {})
 
-if not hasattr(datasource, "DataSourceStreamArrowWriter"):  # 4.0 gives Arrow to any DataSourceArrowWriter, of a stream too
-    bases = (datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter)
-    datasource.DataSourceStreamArrowWriter = type("DataSourceStreamArrowWriter", bases, {})
+_BASES = (datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter)  # 4.0 gives Arrow to the first, of a stream too
+StreamArrowWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", None) or type("StreamArrowWriter", _BASES, {})

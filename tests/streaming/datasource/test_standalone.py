@@ -64,7 +64,7 @@ def packed(wheel: Path, folder: Path) -> Path:
 def alive_workers(port: int) -> int:
     try:
         return int(httpx.get(f"http://127.0.0.1:{port}/json/").json()["aliveworkers"])
-    except httpx.TransportError:
+    except (httpx.TransportError, ValueError):  # it does not listen yet, or has only its first page
         return 0
 
 
