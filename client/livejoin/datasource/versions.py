@@ -6,8 +6,6 @@ restarted, they request the partitions between its last offset and the same offs
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import datasource, types
 
 __all__ = ["LACKING", "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "StreamArrowWriter", "SupportsTriggerAvailableNow"]
@@ -20,4 +18,4 @@ except ModuleNotFoundError:
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = type("None", (), {})
 
 _BASES = (datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter)  # 4.0 gives Arrow to the first, of a stream too
-StreamArrowWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", None) or type("StreamArrowWriter", _BASES, {})
+StreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", None) or type("StreamArrowWriter", _BASES, {})
