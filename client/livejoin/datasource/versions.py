@@ -6,6 +6,8 @@ restarted, they request the partitions between its last offset and the same offs
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import datasource, types
 
 __all__ = ["LACKING", "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "StreamArrowWriter", "SupportsTriggerAvailableNow"]
@@ -18,4 +20,4 @@ except ModuleNotFoundError:
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = type("None", (), {})
 
 _BASES = (datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter)  # 4.0 gives Arrow to the first, of a stream too
-StreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", None) or type("StreamArrowWriter", _BASES, {})
+StreamArrowWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", None) or type("StreamArrowWriter", _BASES, {})
