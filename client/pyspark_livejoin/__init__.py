@@ -7,9 +7,7 @@ from typing import Any
 try:
     from livejoin.datasource.source import LivejoinSource as DefaultSource
 except ModuleNotFoundError as error:
-    if str(error.name).partition(".")[0] != "pyspark":
-        raise
-    raise ImportError("livejoin for Spark needs PySpark 4.0 or newer, of the version of the cluster: pip install pyspark") from error
+    raise ImportError(f"livejoin for Spark needs PySpark 4.0 or newer, as the cluster has it: pip install pyspark ({error})") from error
 
 __all__ = ["DefaultSource"]
 _JOINS = {
@@ -30,6 +28,5 @@ def __getattr__(name: str) -> Any:
         try:
             return getattr(import_module(f"streaming.cluster.{_JOINS[name]}"), name)
         except ModuleNotFoundError as error:
-            cause = f"it is not installed, or a module beside the job hides one of its modules: {error}"
-            raise ImportError(f"joins on a cluster need the package livejoin[spark]; {cause}") from error
+            raise ImportError(f"joins on a cluster need the package livejoin[spark], not installed or hidden here: {error}") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

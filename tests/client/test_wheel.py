@@ -147,10 +147,10 @@ def test_spark_brings_its_own_pyspark(wheel: Path, tmp_path: Path) -> None:
     (own,) = distributions(name="livejoin-client", path=[str(site)])
     assert named(own.requires or [], "spark") - named(own.requires or []) == {"pandas"}
     status, emitted = said(python, "-c", "import pyspark_livejoin")
-    assert status == 1 and "needs PySpark 4.0 or newer, of the version of the cluster: pip install pyspark" in emitted
+    assert status == 1 and "needs PySpark 4.0 or newer, as the cluster has it: pip install pyspark" in emitted
     linked(site, ("pyspark", "py4j"))
     (tmp_path / "look.py").write_text(LOOKUP)
-    needs = "joins on a cluster need the package livejoin[spark]; it is not installed, or a module beside the job hides one of its modules"
+    needs = "joins on a cluster need the package livejoin[spark], not installed or hidden here: No module named 'streaming"
     for hiding in ("", "pass", "raise ImportError('no library')"):
         if hiding:
             for name in ("service", "streaming", "structures"):

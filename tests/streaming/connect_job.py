@@ -40,7 +40,7 @@ class Job:
         return self.spark.read.format("livejoin").options(url=self.url, view="v", parts=3).load()
 
     def written_and_read(self) -> dict[str, Any]:
-        """Rows of the view; how writing a stream changes it; the view afterwards."""
+        """Rows of the view; how writing a stream and a frame changes it; the view afterwards."""
         before = self.pairs(self.view())
         changes = self.spark.readStream.format("livejoin").options(url=self.url, view="v", changes=True).load()
         assert self.run(changes, "follow") == []
@@ -50,6 +50,8 @@ class Job:
         writer = rows.writeStream.format("livejoin").options(url=self.url, relation="a", source="connect")
         query = writer.option("checkpointLocation", self.checkpoint("write")).trigger(availableNow=True).start()
         query.awaitTermination(120)
+        frame = self.spark.createDataFrame([(98, "A", 0, 9)], STAYS)
+        frame.write.format("livejoin").options(url=self.url, relation="a").mode("append").save()
         emitted = sorted([row["_op"], row["x"], row["y"]] for row in self.run(changes, "follow"))
         return {"before": before, "emitted": emitted, "after": self.pairs(self.view())}
 

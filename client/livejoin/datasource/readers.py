@@ -113,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._snapshot:
             return {"token": "", "version": 0, "initial": True}
         with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
-            return {**_now(view), "initial": True}
+            return _now(view) | {"initial": True}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)

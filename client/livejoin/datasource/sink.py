@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -27,7 +27,7 @@ from livejoin.arrow import ARROW, stream_of
 from livejoin.datasource.errors import DataSourceError
 from livejoin.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, converting_errors, some_bad
 from livejoin.datasource.options import Options
-from livejoin.datasource.versions import UTC
+from livejoin.datasource.versions import UTC, StreamArrowWriter
 from livejoin.encoding import OP_COLUMN, bodies
 
 BATCH = ("relation", "on_error")
@@ -59,7 +59,7 @@ class TaskResult(WriterCommitMessage):
         self.skipped_count, self.skipped = 0, list[dict[str, Any]]()
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(StreamArrowWriter):
     """Changes of a relation, exactly once."""
 
     def __init__(self, options: Options, overwrite: bool) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -74,5 +73,5 @@ class LivejoinSource(DataSource):
         options = Options(self.options, what, known, columns)
         for name, version in LACKING.items():
             if options.optional(name) not in (None, "false"):
-                raise DataSourceError(f"the option {name!r} requires PySpark {version} or newer; this is {pyspark.__version__}")
+                raise DataSourceError(f"the option {name!r} requires PySpark {version} or newer")
         return options

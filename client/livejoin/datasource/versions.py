@@ -11,23 +11,16 @@ from typing import Any
 from pyspark.sql import datasource, types
 from pyspark.sql.pandas.types import to_arrow_schema
 
-LACKING = dict[str, str]()
+__all__ = ["LACKING", "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "StreamArrowWriter", "SupportsTriggerAvailableNow", "UTC"]
+LACKING = {} if hasattr(types, "TimeType") else {"timeType": "4.1"}
 """Options that this version cannot have → the first that can."""
-if not hasattr(types, "TimeType"):
-    LACKING["timeType"] = "4.1"
 UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in (to_arrow_schema.__kwdefaults__ or {}) else {}
 """An argument of `to_arrow_schema`, whose default it was before 4.2."""
 try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable as ReadAllAvailable
-    from pyspark.sql.streaming.datasource import ReadLimit as ReadLimit
-    from pyspark.sql.streaming.datasource import ReadMaxRows as ReadMaxRows
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 except ModuleNotFoundError:
     LACKING["maxRows"] = "4.2"
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = type("None", (), {})
 
-if not hasattr(datasource, "DataSourceStreamArrowWriter"):  # 4.0 gives Arrow to any DataSourceArrowWriter, of a stream too
-
-    class StreamArrowWriter(datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter): ...
-
-    datasource.DataSourceStreamArrowWriter = StreamArrowWriter
+_BASES = (datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter)  # 4.0 gives Arrow to the first, of a stream too
+StreamArrowWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", None) or type("StreamArrowWriter", _BASES, {})

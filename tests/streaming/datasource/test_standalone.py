@@ -30,7 +30,7 @@ def running(name: str, path: Path, *arguments: str) -> Iterator[None]:
     """A master or a worker, which finds its Python in this folder."""
     command = [str(find_java()), *QUICK.split(), "-Xmx256m", "-cp", f"{SPARK}/jars/*", f"org.apache.spark.deploy.{name}", *arguments]
     inherited = {one: value for one, value in os.environ.items() if not one.startswith(("PYSPARK", "PYTHON", "SPARK"))}
-    own = {"PATH": f"{path}:{os.defpath}", "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1"}
+    own = {"PATH": f"{path}:{os.defpath}", "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
     with subprocess.Popen([*command, "--host", "127.0.0.1"], env=inherited | own, stderr=subprocess.DEVNULL) as process:
         try:
             yield
@@ -64,7 +64,7 @@ def packed(wheel: Path, folder: Path) -> Path:
 def alive_workers(port: int) -> int:
     try:
         return int(httpx.get(f"http://127.0.0.1:{port}/json/").json()["aliveworkers"])
-    except httpx.TransportError:
+    except (httpx.TransportError, ValueError):  # it does not listen yet, or has only its first page
         return 0
 
 

@@ -78,7 +78,7 @@ class UserJob:
         for times in (False, True):
             other.truncate()
             if times and VERSION < (4, 1):
-                refused(lambda: self.read(view="t", timeType=True), "the option 'timeType' requires PySpark 4.1 or newer; this is 4.0")
+                refused(lambda: self.read(view="t", timeType=True), "the option 'timeType' requires PySpark 4.1 or newer")
                 return
             self.spark.conf.set("spark.sql.timeType.enabled", times)
             frame = self.read(view="t", parts=3, timeType=times)
@@ -158,7 +158,7 @@ class UserJob:
         self.follow()
         assert self.found == self.ids
         if VERSION < (4, 2):
-            refused(lambda: self.follow(maxRows=1), "the option 'maxRows' requires PySpark 4.2 or newer; this is 4.")
+            refused(lambda: self.follow(maxRows=1), "the option 'maxRows' requires PySpark 4.2 or newer")
         else:
             self.put(3001, 3002)
             self.put(3003)
