@@ -40,9 +40,10 @@ from service.instance import Instance
 from service.protocol import ConnectionLimits, Protocol, allow_files
 from service.settings import Settings, is_loopback
 from service.tls import BadPair, Certificate
-from service.trimming import MemoryTrimmer, give_back, use_one_allocator
+from service.trimming import give_back, use_one_allocator
 from service.warming import EVERY_BATCH, Kernels, Unusable
 
+QUIET = 1.0  # seconds without work after which free memory is returned
 BACKLOG = 2048
 TURNS = 4.0  # seconds for batches that wait for their turns, once the end has begun
 PATIENCE = 6  # seconds for current answers
@@ -73,7 +74,8 @@ class Server(uvicorn.Server):
         self._certificate = certificate
         self._listening = listening
         self._ticked: float | None = None
-        self._leftovers = MemoryTrimmer()
+        self._work: object = None  # what was published and read, when it was last asked
+        self._quiet: float | None = None  # when there was last work, until memory is returned
         self.deadline = threading.Timer(DEADLINE, cut_short)
         self.deadline.daemon = True
 
@@ -105,7 +107,11 @@ class Server(uvicorn.Server):
         self._ticked = now
         if context.ready:
             engine = context.engine
-            if self._leftovers.are_due(engine.published, engine.readers.rows_read, now):
+            work = (engine.published.number, engine.readers.rows_read)
+            if work != self._work:
+                self._work, self._quiet = work, now
+            elif self._quiet is not None and now - self._quiet >= QUIET:
+                self._quiet = None
                 context.loop.run_in_executor(context.workers, give_back)
         return await super().on_tick(counter)
 

@@ -21,7 +21,6 @@ from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.api.dashboard.shape import shape_json
 from service.api.http import media
-from service.api.http.admission import client_of
 from service.api.http.answers import json_answer
 from service.api.http.bodies import definition
 from service.api.http.parameters import Flag, Parameters
@@ -164,7 +163,7 @@ async def put_view(request: ServiceRequest, name: ViewName, query: Annotated[Put
             await context.work(_parse, engine, token, name, data)
         is_new = name not in engine.views
         with hiding_views(token):
-            view, built = await context.register(engine.register, name, data, client_of(request.scope), replaces)
+            view, built = await context.register(engine.register, name, data, replaces)
     if built is not None:
         await asyncio.wait([asyncio.wrap_future(built)], timeout=BUILD_WAIT)  # without holding a thread
     status = 200 if built is None else 202 if not is_over(built) else 201 if is_new else 200

@@ -31,11 +31,9 @@ from service.durability.folder import BACKUP, DATABASE, FOLDER_MODE, MARK, SNAPS
 from service.durability.log import LEFT, Log
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
 from service.errors import Problem, bad_parameter, ending
-from service.priority import give_way
 
 log = logging.getLogger("livejoin.backup")
 
-_NICE = 10
 _SPARE = 16 << 20  # bytes of free space besides what is copied
 _SYNC_BYTES = 16 << 20  # of the copied log, written before they are synced
 _PATIENCE = 3.0  # seconds for a backup to stop
@@ -158,7 +156,6 @@ class Backups:
         return size
 
     def _run(self, target: Path, is_new: bool, id_: str, chain: list[Backup]) -> None:
-        give_way(_NICE)
         try:
             backup = self._make(target, id_, chain)
         except Exception as error:

@@ -77,12 +77,13 @@ class Build:
     is_in_place = False
 
     def __init__(
-        self, view: LiveView, client: str = "", since: Backlog | None = None, replaces: bool = False, without: Collection[str] = ()
+        self, view: LiveView, since: Backlog | None = None, replaces: bool = False, without: Collection[str] = ()
     ) -> None:
-        self.view, self.client, self.replaces, self.without = view, client, replaces or len(without) > 0, frozenset(without)
+        self.view, self.replaces, self.without = view, replaces or len(without) > 0, frozenset(without)
         self.backlog, self.is_replay = since, since is not None
         self.phase, self._lock = Phase.WAITING, threading.Lock()
         self.future = Future[None]()
+        self.job: Future[None] | None = None  # of the thread that builds
         self.last = _FIRST_LAST  # most changes that may be left to the last round
         self.rounds = 0  # that have left too many changes for the last one
         self.closings = 0  # of the lane of large batches that were for it from the beginning, and have ended before its last round

@@ -1,4 +1,4 @@
-"""Build views beside the writer, on two threads and a third for small views, in the order of a `Line`, once their kernels are compiled.
+"""Build views beside the writer, small ones on two threads and the others on two more, in order, once their kernels are compiled.
 
 `build.py` has the phases of a build. A round follows what accumulated during the previous one, so rounds get shorter as long as following
 is faster than writing. After some rounds that leave too much, or with millions of changes to follow, the writer takes small batches only
@@ -26,7 +26,6 @@ from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
-from service.priority import Line
 from service.tables.backlog import Backlog, Piece, pieces
 from service.tables.relations import Relation
 from service.tables.store import NO_NUMBERS
@@ -54,8 +53,7 @@ class Builds:
     ) -> None:  # fmt: skip
         self._state, self._writer, self._versions, self._feed_of = state, writer, versions, feed_of
         self._kernels = kernels
-        self._line: Line[Build] = Line(_FEW)
-        self._threads = ThreadPoolExecutor(Line.THREADS, thread_name_prefix="builder")
+        self._large, self._small = (ThreadPoolExecutor(2, thread_name_prefix="builder") for _ in range(2))
         self._lock = threading.Lock()  # held to replace the next attribute
         self._builds: list[Build] = []  # that are not over; replaced, never changed
         self._in_vain: set[str] = set()  # ids of views that could not be rebuilt
@@ -63,10 +61,10 @@ class Builds:
 
     # for the engine
 
-    def start(self, view: LiveView, client: str = "", since: Backlog | None = None) -> Future[None]:
-        """Queue a build of the view, among those of all clients and after those of the stored views that it reads, or a replay of the
-        changes `since`. The future is done when the view is live, or the build has failed or was cancelled. Any thread."""
-        return self._start(Build(view, client, since))
+    def start(self, view: LiveView, since: Backlog | None = None) -> Future[None]:
+        """Queue a build of the view, after those of the stored views that it reads, or a replay of the changes `since`. The future is done
+        when the view is live, or the build has failed or was cancelled. Any thread."""
+        return self._start(Build(view, since))
 
     def rebuild(self, view: LiveView) -> Future[None]:
         """Queue a rebuild of a live view, which is used meanwhile. The future is done when the new structures are in use, or the build has
@@ -97,16 +95,17 @@ class Builds:
             self._builds = [other for other in self._builds if other is not build]
 
     def _queue(self, build: Build) -> None:
-        self._line.add(build, build.client, build.view.input_rows)
+        threads = self._small if build.view.input_rows <= _FEW else self._large
         try:
-            self._threads.submit(self._serve)
+            build.job = threads.submit(self._serve, build)
         except RuntimeError:  # the service is stopping
-            self._withdraw(build)
+            build.enter(Phase.DROPPED)
+            build.future.set_result(None)
 
     def _withdraw(self, build: Build) -> None:
-        """End a build that is not wanted, and take it out of the line."""
+        """End a build that is not wanted."""
         build.enter(Phase.DROPPED)
-        if self._line.remove(build):
+        if build.job is not None and build.job.cancel() and not build.future.done():
             build.future.set_result(None)
 
     def renew(self) -> None:
@@ -133,7 +132,8 @@ class Builds:
         """Cancel all builds. Does not wait: a build that has yet to notice only reads what others write."""
         for build in self._builds:
             self._withdraw(build)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._large, self._small):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def hold_back(self) -> bool:
         """Whether the writer must take small batches only. The writer's thread, before each group."""
@@ -144,14 +144,11 @@ class Builds:
 
     # the threads
 
-    def _serve(self) -> None:
-        """Run the builds in the line as long as there is one for this thread."""
-        while (build := self._line.take()) is not None:
-            try:
-                self._run(build)
-            finally:
-                self._line.leave(build)
-                build.future.set_result(None)
+    def _serve(self, build: Build) -> None:
+        try:
+            self._run(build)
+        finally:
+            build.future.set_result(None)
 
     def _run(self, build: Build) -> None:
         try:

@@ -336,9 +336,9 @@ class Engine(ABC):
             waiting([built], wait)  # type: ignore[misc]
         return self.views.get(name, view), "same" if built is None else done if is_over(built) else "building"
 
-    def register(self, name: str, data: dict[str, Any], client: str = "", replace: bool = False) -> Future[Registration]:
+    def register(self, name: str, data: dict[str, Any], replace: bool = False) -> Future[Registration]:
         """As `Registrations.register`, or `Registrations.replace`."""
-        return (self.registrations.replace if replace else self.registrations.register)(name, data, client)
+        return (self.registrations.replace if replace else self.registrations.register)(name, data)
 
     def drop_view(self, name: str) -> None:
         """As `Registrations.drop`; waits."""

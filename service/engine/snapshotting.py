@@ -20,10 +20,8 @@ from service.durability.snapshots import GENERATIONS, read_snapshot, snapshot_pa
 from service.engine.state import State
 from service.engine.versions import Pin, Pins
 from service.errors import Problem
-from service.priority import give_way
 from service.tables.relations import Relation
 from service.tables.store import PIECE_ROWS
-from service.trimming import give_back_later
 from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin.snapshots")
@@ -34,7 +32,6 @@ File = tuple[T, pa.Schema, Iterator[pa.RecordBatch]]
 _LOG_WORTH = 64 << 20  # bytes of log since the last snapshot that justify a new one ...
 _LOG_SHARE = 0.5  # ... but at least this share of the size of the last one
 
-_NICE = 5  # of the thread
 _PATIENCE, _LONGEST_PATIENCE = 10.0, 600.0  # seconds to wait after a failure: at first, at most
 _AT_THE_END = 1.0  # seconds that the last snapshot may take: without it the log has the same data
 _ATTEMPTS = 2  # attempts that may be abandoned for the memory they hold; the next one may hold it
@@ -86,7 +83,7 @@ class SnapshotWriter:
             work = self._cut
         else:
             return
-        self._thread = threading.Thread(target=self._behind, args=(work,), name="snapshot", daemon=True)
+        self._thread = threading.Thread(target=work, name="snapshot", daemon=True)
         self._thread.start()
 
     @property
@@ -121,11 +118,6 @@ class SnapshotWriter:
         """Wait for a running snapshot."""
         if self._thread is not None:
             self._thread.join()
-
-    def _behind(self, work: Callable[[], None]) -> None:
-        give_way(_NICE)
-        work()
-        give_back_later()
 
     def _try(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
         """Write a snapshot, then cut the log."""

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from service.trimming import _LARGE, _LONGEST, _QUIET, MemoryTrimmer, give_back_later
 from tests.server_process import ROOT
 
 # Free memory between used blocks is not returned by itself: every hundredth block is kept.
@@ -60,42 +59,7 @@ all_have.wait()
 
 @pytest.mark.parametrize(("threads", "blocks", "size"), [(12, 20, 100_000), (4, 3, 10_000_000)])
 def test_threads_keep_little(threads: int, blocks: int, size: int) -> None:
-    """The second time, too: the blocks that are resized to return the ends of arenas are still there."""
     command = [sys.executable, "-c", _THREADS, *map(str, (threads, blocks, size))]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     first, second = map(int, found.stdout.split())
     assert first < 2e6 and second < 2e6
-
-
-def test_it_is_time_once_work_has_ended() -> None:
-    leftovers, first, second = MemoryTrimmer(), object(), object()
-    assert not leftovers.are_due(first, 0, 100.0)
-    assert not leftovers.are_due(first, 0, 100.0 + _QUIET / 2)
-    assert not leftovers.are_due(second, 0, 100.0 + _QUIET)
-    assert leftovers.are_due(second, 0, 100.0 + 2 * _QUIET)
-    assert not leftovers.are_due(second, 0, 1e6), "once"
-    assert not leftovers.are_due(first, 0, 1e6)
-    assert leftovers.are_due(first, 0, 1e6 + _QUIET)
-
-
-def test_it_is_time_though_work_goes_on() -> None:
-    leftovers, step = MemoryTrimmer(), _QUIET / 2
-    due = [number * step for number in range(int(4 * _LONGEST)) if leftovers.are_due(object(), 0, number * step)]
-    assert len(due) >= 1 and due[0] >= _LONGEST and all(later - sooner >= _LONGEST for sooner, later in zip(due, due[1:], strict=False))
-
-
-def test_it_is_time_once_much_was_read() -> None:
-    leftovers, same = MemoryTrimmer(), object()
-    assert not leftovers.are_due(same, 0, 0.0) and leftovers.are_due(same, 0, _QUIET)
-    assert not any(leftovers.are_due(same, _LARGE - 1, 10.0 + seconds) for seconds in range(100)), "little was read"
-    for step in range(1, 4):
-        assert not leftovers.are_due(same, step * _LARGE, 200.0 + step * _QUIET / 2), "the reading goes on"
-    assert leftovers.are_due(same, 3 * _LARGE, 300.0) and not leftovers.are_due(same, 3 * _LARGE, 400.0)
-
-
-def test_it_is_time_after_other_work() -> None:
-    leftovers, same = MemoryTrimmer(), object()
-    assert not leftovers.are_due(same, 0, 0.0) and leftovers.are_due(same, 0, _QUIET)
-    give_back_later()
-    assert not leftovers.are_due(same, 0, 100.0) and not leftovers.are_due(same, 0, 100.0 + _QUIET / 2)
-    assert leftovers.are_due(same, 0, 100.0 + _QUIET) and not leftovers.are_due(same, 0, 300.0)

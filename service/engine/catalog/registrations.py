@@ -44,7 +44,7 @@ class Registrations:
         self._state, self._writer, self._log, self._versions, self._builds = state, writer, log, versions, builds
         self._kernels, self._settings, self._limits, self._replacements = kernels, settings, limits, replacements
 
-    def register(self, name: str, data: dict[str, Any], client: str = "") -> Future[Registration]:
+    def register(self, name: str, data: dict[str, Any]) -> Future[Registration]:
         """Register a view and queue its build. The result is there once the definition is durable. Does not wait for the writer.
 
         Problems: those of `parse_view`; by the future `definition-differs`, `too-many`, `no-room`, and `too-busy`, if a view that it reads
@@ -57,9 +57,9 @@ class Registrations:
             relations = self._state.relations
             parsed = self._parse(name, data, version, self._state.view_sources)
         self._kernels().load_compiled(rooms_of(parsed.plan))
-        return self._writer.call(partial(change, partial(self._put, parsed, data, relations, client)))
+        return self._writer.call(partial(change, partial(self._put, parsed, data, relations)))
 
-    def replace(self, name: str, data: dict[str, Any], client: str = "") -> Future[Registration]:
+    def replace(self, name: str, data: dict[str, Any]) -> Future[Registration]:
         """Give a view another definition: build it, and all views that read it, anew beside the present ones, which then change in one
         version of its own; a new name is registered. The future in the result is done when that version is published; its result is a
         Problem if the replacement has failed (`Replacements.of`) or was cancelled: the former definitions then stay. Another call for this
@@ -70,7 +70,7 @@ class Registrations:
         """
         known = self._state.views.get(name)
         if known is None:
-            return self.register(name, data, client)
+            return self.register(name, data)
         if self.is_as_registered(known, data):
             self._writer.call(partial(self._replacements.forget, name)).result()
             return _done((known, None))
@@ -91,7 +91,7 @@ class Registrations:
             self._replacements.forget(name)  # before others are made, which would take the stored views that are built for it
             with or_no_room(f"the view {name}"):
                 candidates = self._candidates(now)
-            return lambda: (candidates.views[name], self._replacements.begin(name, candidates, client))
+            return lambda: (candidates.views[name], self._replacements.begin(name, candidates))
 
         return self._writer.call(partial(change, plan))
 
@@ -135,7 +135,7 @@ class Registrations:
         counted = partial(estimates_of, relations=relations, version=version)
         return parse_view(name, data, definitions, counted, own is not None, self._limits, views=views)
 
-    def _put(self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation], client: str) -> Callable[[], Registration]:
+    def _put(self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation]) -> Callable[[], Registration]:
         """The plan of a registration, in the writer's turn. `relations`: those that the view was parsed with."""
         known = self._state.views.get(parsed.name)
         if known is not None:
@@ -150,7 +150,7 @@ class Registrations:
             parsed = self._parse(parsed.name, data, self._state.newest, self._state.view_sources)
         with or_no_room(f"the view {parsed.name}"):
             made = self._candidates({parsed.name: parsed})
-        return partial(self._write, made.views[parsed.name], made.stored, noted(parsed), client)
+        return partial(self._write, made.views[parsed.name], made.stored, noted(parsed))
 
     def _candidates(self, parsed: Mapping[str, View]) -> Candidates:
         """Return new views, with the stored views that they read. OSError, MemoryError: there is no room."""
@@ -163,13 +163,13 @@ class Registrations:
                 view.make_room()
         return Candidates(views, stored)
 
-    def _write(self, view: LiveView, stored: Mapping[str, StoredView], note: str, client: str) -> Registration:
+    def _write(self, view: LiveView, stored: Mapping[str, StoredView], note: str) -> Registration:
         view.id = self._log.put_view(view.name, view.view.definition, note)
         fresh = self._state.add_stored(stored)
         self._state.views = {**self._state.views, view.name: view}
         for one in fresh:
-            self._builds.start(one, client)
-        return view, self._builds.start(view, client)
+            self._builds.start(one)
+        return view, self._builds.start(view)
 
     def _parse_with_readers(self, name: str, data: dict[str, Any], version: int) -> dict[str, View]:
         """Parse a view's new definition, and those of all views that read it, each after those that it reads."""

@@ -99,12 +99,12 @@ class Replacements:
         if self._now is not None and (found := sorted(self._now.views.keys() & reads)):
             raise Problem("too-busy", f"the view {found[0]} is being replaced: register views that read it afterwards")
 
-    def begin(self, name: str, candidates: Candidates, client: str) -> Future[Problem | None]:
+    def begin(self, name: str, candidates: Candidates) -> Future[Problem | None]:
         """Build the candidates; return a future that is done when they have replaced the views, or this was cancelled or has failed."""
         self._now = made = Replacement(name, candidates.views)
         fresh = self._state.add_stored(candidates.stored)
         self._state.incoming = {**candidates.views}
-        built = [self._builds.start(view, client) for view in (*fresh, *candidates.views.values())]
+        built = [self._builds.start(view) for view in (*fresh, *candidates.views.values())]
         threading.Thread(target=self._run, args=(made, built), name="replacement", daemon=True).start()
         return made.future
 
