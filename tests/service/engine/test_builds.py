@@ -270,7 +270,7 @@ def test_all_are_built_while_two_write(tmp_path: Path, monkeypatch: pytest.Monke
 def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are being built, further ones wait; any of them may be dropped, and registered again."""
     held = Held(monkeypatch)
-    monkeypatch.setattr(parts(engine).builds._line, "_few", 0)
+    monkeypatch.setattr("service.engine.builds._FEW", 0)
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
     first, _ = held.put(engine, "v"), held.put(engine, "w")
     queued = engine.put_view("x", PAIR, wait=0)[0]

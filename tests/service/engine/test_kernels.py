@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 from service.instance import Instance
-from service.priority import Line
 from service.reading.cursors import open_rows
 from service.settings import Settings
 from service.warming import Kernels, _kernels_of
@@ -52,7 +51,7 @@ def test_very_many_that_wait_for_their_kernels_hold_up_nobody(tmp_path: Path) ->
     views = [engine.put_view(f"v{number}", HEAP, wait=0)[0] for number in range(100)]
     before = threading.active_count()
     assert engine.put_view("w", PAIR, wait=60)[1] == "created"
-    assert threading.active_count() <= before + Line.THREADS
+    assert threading.active_count() <= before + 4
     engine.drop_view("v7")
     kernels.release()
     until(lambda: all(view.state == "live" for view in views if view.name != "v7"))

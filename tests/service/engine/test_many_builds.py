@@ -13,10 +13,9 @@ from service.engine import builds
 from service.engine.builds import Builds
 from service.instance import Instance
 from service.reading.cursors import open_rows
-from tests.service.running import DEFINITION, PAIR, batch, building, ids, opened, parts, rows_of
+from tests.service.running import DEFINITION, PAIR, batch, ids, opened, parts, rows_of
 
 SMALL: dict[str, Any] = {**PAIR, "from": {"a": "c", "b": "c"}}
-OTHER: dict[str, Any] = {**PAIR, "from": {"a": "c", "b": "a"}}
 
 
 @pytest.fixture
@@ -64,55 +63,19 @@ def test_a_small_view_is_live_before_large_ones(engine: Instance, monkeypatch: p
     """40 wait, of which two are being built: it is built beside these, and read while they wait."""
     held, large = OneByOne(monkeypatch), [f"large_{number}" for number in range(40)]
     for name in large:
-        engine.register(name, PAIR, "many").result()
+        engine.register(name, PAIR).result()
     held.wait("large_0", "large_1")
-    _, built = engine.register("small", SMALL, "many").result()
+    _, built = engine.register("small", SMALL).result()
     held.wait("large_0", "large_1", "small")
     held.go("small")
     assert built is not None
     built.result(60)
     assert len(ids(open_rows(engine.readers, "small"))) == 9
     assert {engine.views[name].state for name in large} == {"building"}
-    _, built = engine.register("smaller", OTHER, "many").result()
     held.go("large_1")
-    held.wait("large_0", "large_1", "small", "smaller")
-    held.go("smaller")
-    assert built is not None
-    built.result(60)
-    assert [name for name in large if engine.views[name].state == "live"] == ["large_1"]
+    held.wait("large_0", "large_1", "small", "large_2")
     for name in large:
         engine.drop_view(name)
-
-
-def test_large_views_are_built_while_smaller_ones_come(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of two is the oldest, however many smaller ones wait."""
-    held = OneByOne(monkeypatch)
-    for name in ("large_0", "large_1", "large_2"):
-        engine.register(name, PAIR).result()
-    held.wait("large_0", "large_1")
-    for number in range(20):
-        engine.register(f"smaller_{number}", OTHER).result()
-    held.go("large_0")
-    held.wait("large_0", "large_1", "large_2")
-    held.go("large_1")
-    held.wait("large_0", "large_1", "large_2", "smaller_0")
-    held.go("large_2", *(f"smaller_{number}" for number in range(20)))
-    for build in building(engine):
-        build.future.result(60)
-    assert {view.state for view in engine.views.values()} == {"live"}
-
-
-def test_a_client_does_not_wait_for_the_views_of_another(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = OneByOne(monkeypatch)
-    for number in range(30):
-        engine.register(f"many_{number}", PAIR, "many").result()
-    engine.register("one", PAIR, "one").result()
-    held.wait("many_0", "many_1")
-    held.go("many_1")
-    held.wait("many_0", "many_1", "one")
-    held.go("many_0", "one", *(f"many_{number}" for number in range(30)))
-    for build in building(engine):
-        build.future.result(60)
 
 
 def test_drops_wait_for_no_build(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,4 +94,4 @@ def test_drops_wait_for_no_build(engine: Instance, monkeypatch: pytest.MonkeyPat
         assert future is not None
         future.result(60)
     assert {view.state for view in engine.views.values()} == {"live"}
-    assert len(parts(engine).state.recorder) == 0 and len(engine.versions) == 0 and parts(engine).builds._line._taken == {}
+    assert len(parts(engine).state.recorder) == 0 and len(engine.versions) == 0

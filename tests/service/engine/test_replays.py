@@ -18,7 +18,6 @@ from service.engine import builds
 from service.engine.builds import Builds
 from service.following.segments import to_merge
 from service.instance import Instance
-from service.priority import Line
 from service.tables import backlog
 from structures.rows import change_queue
 from tests.service.engine.test_engine import Follower, compare, grouped, prepared
@@ -353,6 +352,7 @@ def test_slots_come_back_when_all_views_are_live(tmp_path: Path, gate: Gate) -> 
 def test_too_much_is_written_while_a_view_waits_for_its_turn(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gives up what its feed had, says so, and is built as any other; the views whose turn has come go on."""
     monkeypatch.setattr(builds, "_MOST_UNBEGUN", 3)
+    monkeypatch.setattr(builds, "_FEW", 0)
     engine = with_rows(tmp_path)
     for name in ("w", "x", "y"):
         engine.put_view(name, PAIR, wait=60)
@@ -360,7 +360,7 @@ def test_too_much_is_written_while_a_view_waits_for_its_turn(tmp_path: Path, gat
     engine.close()
     restart = Restarted(tmp_path, gate)
     engine = restart.begin(opened(tmp_path), clean=False)
-    while len(begun := {build.view.name for build in building(engine) if build.has_begun}) < Line.THREADS:
+    while len(begun := {build.view.name for build in building(engine) if build.has_begun}) < 2:
         time.sleep(0.01)
     for id_ in range(8):
         engine.apply(of_ops("a", ("upsert", id_)))
