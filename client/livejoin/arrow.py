@@ -43,7 +43,7 @@ class Decoder:
             self._blocks = [data]
             size = _message_size(data)
             if size is None or size > len(data):
-                self._wanted = _known_size(data) if size is None else size
+                self._wanted = 8 + _metadata_size(data) if size is None else size
                 continue
             self._blocks, self._held, self._wanted = [data[size:]], self._held - size, 8
             yield from self._message(pa.py_buffer(data).slice(0, size))
@@ -62,11 +62,6 @@ class Decoder:
             self._schema = pa.ipc.read_schema(message)
         else:
             yield pa.ipc.read_record_batch(message, self.schema)
-
-
-def _known_size(data: bytes) -> int:
-    """How many bytes tell the size of the message that begins here."""
-    return 8 + _metadata_size(data)
 
 
 def _metadata_size(data: bytes) -> int:

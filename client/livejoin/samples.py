@@ -23,9 +23,6 @@ def samples(text: str) -> Iterator[Sample]:
     """Lines of another form are passed over."""
     for line in text.splitlines():
         if found := _LINE.match(line):
-            labels = {name: re.sub(r"\\.", _unescaped, value) for name, value in _LABEL.findall(found[2] or "")}
+            pairs = _LABEL.findall(found[2] or "")
+            labels = {name: re.sub(r"\\.", lambda one: _ESCAPED.get(one[0], one[0]), value) for name, value in pairs}
             yield Sample(found[1], labels, float(found[3]))
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return _ESCAPED.get(found[0], found[0])

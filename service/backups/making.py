@@ -118,7 +118,7 @@ class Backups:
             reason = "is a relative path: give an absolute one, on the machine of the service"
         elif not target.parent.is_dir():
             reason = "cannot be created: its parent folder does not exist"
-        elif _is_within(target, self._folder):
+        elif target.resolve().is_relative_to(self._folder.resolve()):
             reason = "is in the data folder: choose a folder outside it, on another disk if there is one"
         elif target.exists() and (not target.is_dir() or any(target.iterdir())):
             reason = "exists and is not an empty folder: choose a new one; a backup never overwrites anything"
@@ -338,10 +338,6 @@ def _remove(target: Path, is_new: bool) -> bool:
             target.rmdir()
         return not (target / SNAPSHOTS).exists()
     return False
-
-
-def _is_within(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _size_of(folder: Path) -> int:

@@ -72,11 +72,7 @@ def _fits_json(rows: RowBlock) -> bool:
 def _written(rows: RowBlock, as_json: bool) -> bytes | pa.Buffer:
     if rows.num_rows == 0:
         return b""
-    return orjson.dumps(rows.values, _characters) if as_json else rows.arrow.serialize()
-
-
-def _characters(value: bytes) -> str:
-    return value.decode("latin-1")
+    return orjson.dumps(rows.values, lambda value: value.decode("latin-1")) if as_json else rows.arrow.serialize()
 
 
 class Form(NamedTuple):

@@ -105,21 +105,16 @@ def _window(low: Comparison, high: Comparison, by_alias: Relations, is_sum: bool
     # An open end is that of either span.
     for first, second in product((True, False), repeat=2):
         opens = (low.op == "<" and first, high.op == "<" and second), (high.op == "<" and not second, low.op == "<" and not first)
-        points = [_is_point(span) and not any(at) for span, at in zip((one, other), opens, strict=True)]
+        both = list(zip((one, other), opens, strict=True))
+        points = [(span.start, span.start_plus) == (span.end, span.end_plus) and not any(at) for span, at in both]
         if any(points) or (is_sum and all(width is not None and width >= sum(at) for width, at in zip(room, opens, strict=True))):
-            first_span, second_span = (
-                span._replace(start_open=start, end_open=end) for span, (start, end) in zip((one, other), opens, strict=True)
-            )
+            first_span, second_span = (span._replace(start_open=start, end_open=end) for span, (start, end) in both)
             return first_span, second_span
     return None
 
 
 def _type_of(ref: ColumnRef, by_alias: Relations) -> str:
     return by_alias[ref.alias].column(ref.column).type
-
-
-def _is_point(span: Span) -> bool:
-    return (span.start, span.start_plus) == (span.end, span.end_plus)
 
 
 def _room(span: Span, by_alias: Relations, exact: bool) -> Number | None:

@@ -267,18 +267,13 @@ def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
     return best.notes
 
 
-def _is_counted(query: Query, relations: Relations) -> bool:
-    """Whether counts of partners can keep it."""
-    return bool(outer.make(query, relations, _plans))
-
-
 def _in_the_way(query: Query, relations: Relations) -> str:
     """The reason why the requested guarantee is impossible; for a product, that of the part with the weakest guarantee."""
     if query.latest is not None:
         return latest.TIES
     if query.as_of is not None:
         return as_of.EXCLUDED
-    if query.subqueries or (query.absent and not query.branches and _is_counted(query, relations)):
+    if query.subqueries or (query.absent and not query.branches and outer.make(query, relations, _plans)):  # counts of partners can keep it
         return f"no algorithm is implemented that keeps {_operations(query)} of this form in polylogarithmic time per change"
     if query.absent or query.branches:
         return f"no algorithm that supports {lqdag.operations(query)} bounds the cost of a change or the delay between rows"

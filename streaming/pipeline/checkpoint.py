@@ -82,5 +82,4 @@ def is_writable(folder: Path) -> bool:
 
 
 def _last_number(folder: Path) -> int | None:
-    numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.exists() else []
-    return max(numbers, default=None)
+    return max([int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.exists() else [], default=None)

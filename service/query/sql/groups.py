@@ -347,7 +347,8 @@ class _Groups:
             if position is None:
                 raise self._names.bad(node, f"{node.sql(_SQL)} {_IN_HAVING if self._reads_having else _IN_SELECT}")
             return GroupOutput("", GROUP, position)
-        found = None if _has_no_column(node) or _has_aggregate(node) else self._find(node)
+        has_column = any(isinstance(part, exp.Column) for part in node.walk())
+        found = self._find(node) if has_column and not _has_aggregate(node) else None
         position = None if found is None else self._groups.place(name_of(node), *found)
         return None if position is None else GroupOutput("", GROUP, position)
 
@@ -381,7 +382,3 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 def _has_aggregate(node: exp.Expr) -> bool:
     return any(map(is_aggregate, node.walk()))
-
-
-def _has_no_column(node: exp.Expr) -> bool:
-    return not any(isinstance(part, exp.Column) for part in node.walk())
