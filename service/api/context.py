@@ -18,8 +18,8 @@ from service.access.guard import Guard
 from service.adhoc.queries import Queries
 from service.api.broadcast import Broadcasts
 from service.api.dashboard.happenings import Problems
+from service.api.dashboard.named_readers import NamedReaders
 from service.api.http.admission import Bodies
-from service.api.named_readers import NamedReaders
 from service.durability.usage import RecentUsage
 from service.engine.outcomes import Receipt
 from service.errors import Problem

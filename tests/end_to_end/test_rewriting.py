@@ -183,7 +183,7 @@ def test_stages(client: httpx.Client) -> None:
     wrong: list[dict[str, Any]] = [{"part": 1}, {"commit": "true"}, {"stage": ""}, {"stage": "x", "epoch": 1, "source": "n"}]
     for parameters in (*wrong, {"stage": "x", "part": 1, "commit": "true"}, {"stage": "x", "keep": "true"}):
         problem(replace(client, [stay(1)], **parameters), 400, "bad-parameter")
-    problem(replace(client, [stay(1)], stage="x", commit="true"), 400, "malformed-body")
+    problem(replace(client, [stay(1)], stage="x", commit="true"), 400, "bad-parameter")
 
 
 def test_staged_upserts(client: httpx.Client) -> None:

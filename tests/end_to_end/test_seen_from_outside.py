@@ -122,6 +122,7 @@ def families(client: httpx.Client) -> dict[str, tuple[str, frozenset[str], str]]
 def test_metrics_are_the_same_at_each_scrape_and_in_the_documentation(server: ServerProcess) -> None:
     client = server.client()
     talk.ok(talk.send(client, [{"relation": "a", "op": "upsert", "row": {"id": 1000, "lo": 0, "hi": 1}}]))
+    talk.ok(client.get("/v1/views/v/rows", headers={"Accept": talk.JSON, "Livejoin-Reader": "a%20test"}))
     found = families(client)
     talk.ok(client.get("/v1/views/v/rows", headers={"Accept": talk.JSON}))
     talk.ok(talk.send(client, [{"relation": "a", "op": "delete", "key": {"id": 1000}}]))

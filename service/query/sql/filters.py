@@ -50,7 +50,7 @@ class RowConditions:
             self._bool(self._names.column(node), not negated, node)
         elif isinstance(node, exp.In) and is_empty(node):
             raise unsupported(sql_of(node), "write IN (…) over constants, or IN (SELECT …)")
-        elif isinstance(node, exp.In) and column is not None and all(is_value(one, self._kind(column)) for one in node.expressions):
+        elif isinstance(node, exp.In) and column is not None and all(self._is_value(one, column) for one in node.expressions):
             self._among(column, node, negated)
         elif isinstance(node, exp.Is) and column is not None:
             self._is(column, node, bool(node.args.get("negate")) != negated)
@@ -68,7 +68,7 @@ class RowConditions:
         for op_of, of, with_ in ((op, left, right), (MIRRORED[op], right, left)):
             if not is_constant(with_.unnest()):
                 continue
-            if (column := self._column(of)) is not None and is_value(with_, self._kind(column)):
+            if (column := self._column(of)) is not None and self._is_value(with_, column):
                 return self._restrict(self._draft, column, op_of, with_, of)
             if (end := end_of(of, self._names)) is not None and not (self._kind(end[0]) == "int64" or is_wide(self._kind(end[0]))):
                 return self._end(*end, op_of, with_, of)
@@ -97,6 +97,9 @@ class RowConditions:
                 cases.append(RowConditions(Draft(self._draft.scope), self._names))
                 cases[-1].add(exp.Is(this=one.copy(), expression=exp.Null()), False)
         self._draft.choose([case._draft for case in cases], sql_of(node))
+
+    def _is_value(self, node: exp.Expr, ref: ColumnRef) -> bool:
+        return not is_wide(kind := self._kind(ref)) and is_value(node, kind)
 
     def _kind(self, ref: ColumnRef) -> str:
         return self._draft.scope.describe(ref).kind
@@ -139,7 +142,7 @@ class RowConditions:
     def _distinct(self, node: exp.NullSafeEQ | exp.NullSafeNEQ, distinct: bool) -> None:
         """Read `IS [NOT] DISTINCT FROM`: null is a value like any other."""
         for of, constant in ((node.this, node.expression), (node.expression, node.this)):
-            if (ref := self._column(of)) is None or not is_value(constant, self._kind(ref)):
+            if (ref := self._column(of)) is None or not self._is_value(constant, ref):
                 continue
             if is_null(constant):
                 self._draft.restrict(ref, "not_null" if distinct else "is_null", [])
@@ -181,9 +184,7 @@ def is_value(node: exp.Expr, kind: str) -> bool:
     nor one that a cast may change, nor NaN."""
     node = node.unnest()
     inner = node.this.unnest() if isinstance(node, exp.Neg) else node
-    if not is_constant(node) or is_wide(kind) or (kind == "float64" and is_nan(node)):
-        return False
-    if _is_exact(kind) and _cast_kind(inner) == "float64":
+    if not is_constant(node) or (_is_exact(kind) and _cast_kind(inner) == "float64") or (kind == "float64" and is_nan(node)):
         return False
     return all(_keeps(cast, kind) for cast in node.find_all(exp.Cast))
 

@@ -56,7 +56,7 @@ class Feed:
         self.subscription = subscription
         self.listeners = 0
 
-    def subscribe(self, since: str | None, snapshot: bool, until: str | None) -> Subscription:
+    def subscribe(self, since: str | None, snapshot: bool, until: str | None, asked: None) -> Subscription:
         return self.subscription
 
     def changes(self, position: int) -> list[Chunk]:
@@ -90,7 +90,7 @@ class Instance:
     def admit(self) -> None:
         raise Problem("too-busy", "9 batches are waiting already")
 
-    def register(self, name: str, data: dict[str, Any], client: str, replace: bool) -> Future[tuple[Any, Future[None]]]:
+    def register(self, name: str, data: dict[str, Any], replace: bool) -> Future[tuple[Any, Future[None]]]:
         registered: Future[tuple[Any, Future[None]]] = Future()
         registered.set_result((self.view, Future()))
         return registered

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import pytest
 
 import livejoin
-from service.api import named_readers
-from service.api.named_readers import HEADER, NamedReaders
+from service.api.dashboard import named_readers
+from service.api.dashboard.named_readers import HEADER, NamedReaders
 from tests.server_process import ServerProcess
 
 

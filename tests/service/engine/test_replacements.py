@@ -94,7 +94,7 @@ def test_earlier_versions_have_the_former_definition(tmp_path: Path) -> None:
     reader = open_rows(engine.readers, "v")
     first = reader.read(5)
     assert first is not None
-    cursor, version, held = reader.token(), reader.version, begin_reading(engine.readers, "v", 2, 60, None, "a test")[1]
+    cursor, version, held = reader.token(), reader.version, begin_reading(engine.readers, engine.views["v"], 2, 60, None, "a test")[1]
     replaced(engine, "v", "SELECT a.id AS i, a.tag AS tag FROM a")
     engine.apply(of_ops("a", ("delete", 0), ("delete", 1)))
     keep_house(engine)

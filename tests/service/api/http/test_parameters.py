@@ -52,7 +52,6 @@ def test_rows(query: bytes, values: dict[str, Any]) -> None:
         (b"overlaps=1,2,3", "overlaps"),
         (b"version=x", "version"),
         (b"version=99999999999999999999999", "version"),
-        (b"where=1", "where"),
     ],
 )
 def test_bad_rows_parameters_are_named(query: bytes, name: str) -> None:
