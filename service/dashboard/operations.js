@@ -26,7 +26,7 @@ export function operations(main, { signal }) {
     ["kept", ([, { feed }]) => number(feed.rows), "number"],
     ["memory", ([, { feed }]) => bytes(feed.bytes), "number"],
   ], ([name]) => name, () => empty("No view can be followed."));
-  const readers = liveTable("Named readers", [
+  const readers = liveTable("Readers", [
     ["reader", (one) => one.name],
     ["view", (one) => h("a", { href: to.view(one.view) }, one.view)],
     ["version", (one) => number(one.version), "number"],
@@ -52,7 +52,7 @@ export function operations(main, { signal }) {
   const restricted = h("div");
   const tokens = tokenPanel(signal);
   fill(main, h("div.title", {}, h("h1", "Operations")), restricted, panel("Service", figures), panel("Recent problems", problems.element),
-    h("div.columns", {}, h("div.wide", {}, panel("Feeds and followers", feeds.element), panel("Named readers", readers.element), panel("Sources", sources.element), panel("Pinned versions", pins.element)), h("div.narrow", {}, tokens.element)));
+    h("div.columns", {}, h("div.wide", {}, panel("Feeds and followers", feeds.element), panel("Readers", readers.element), panel("Sources", sources.element), panel("Pinned versions", pins.element)), h("div.narrow", {}, tokens.element)));
   watch(({ status }) => {
     if (!status) return;
     pins.update(status.pins ?? []);

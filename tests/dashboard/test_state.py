@@ -127,7 +127,7 @@ def test_answers_have_what_the_schema_lists(tmp_path: Path) -> None:
     with ServerProcess(data) as server:
         client = server.client()
         talk.view(client, "followed", {"sql": CLASHES})
-        talk.ok(client.get("/v1/views/followed/rows?limit=2", headers={"Accept": talk.JSON}))
+        talk.ok(client.get("/v1/views/followed/rows?limit=2", headers={"Accept": talk.JSON, "Livejoin-Reader": "a"}))
         client.get("/v1/views/nowhere")
         assert client.put("/v1/views/few", json={"sql": "SELECT guest FROM stays GROUP BY guest", "groups": 2}).is_success
         second = until(lambda: (found := status(client))["warnings"] and found)
