@@ -26,7 +26,7 @@ from service.api.models.body import Absent
 from service.api.openapi import answer, binary_content, failures, header_parameter, text_content
 from service.api.records import OFFERED, records
 from service.api.routing import ServiceRequest, ViewName, router
-from service.api.rows import ColumnParameters, Window, condition_parameter, names_in, window
+from service.api.rows import ColumnParameters, Window, condition_parameter, windows_of
 from service.api.stream import client_gone
 from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS, Chunk
@@ -234,9 +234,7 @@ async def view_changes(request: ServiceRequest, name: ViewName, query: Annotated
         raise bad_parameter("until", "needs since, the token after which the changes begin")
     view = context.engine.views[name]
     feed = feed_of(view)
-    windows = {name.removeprefix("overlaps."): window(text) for name, text in query.windows.items()} or None
-    columns = None if query.columns is None else names_in(query.columns)
-    asked: Asked | None = Asked(windows, None, None, query.condition, columns)
+    asked: Asked | None = Asked(windows_of(query.windows), None, None, query.condition, query.column_names)
     asked = None if asked == Asked() else asked
     if cursor is not None:
         if not snapshot:

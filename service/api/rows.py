@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from functools import partial
@@ -138,6 +138,10 @@ class ColumnParameters(Parameters):
         None, description="only these columns, in this order, separated by commas; a name may be in double quotes", examples=["id,price"]
     )
 
+    @property
+    def column_names(self) -> list[str] | None:
+        return None if self.columns is None else names_in(self.columns)
+
 
 class LimitParameters(ColumnParameters, VersionParameters):
     limit: Most | Absent = Field(None, description="maximum number of rows; 0 for version and emptiness only", examples=[1000])
@@ -176,19 +180,20 @@ def filters(query: FilterParameters) -> dict[str, Any]:
         columns[".".join(column)] = value
     if len(aliases) > 1:
         raise bad_parameter("where", f"a look-up uses the columns of one alias, not of {' and '.join(sorted(aliases))}")
-    return {"window": _windows(query), "point": (aliases.pop(), columns) if aliases else None, "where": query.condition}
+    point = (aliases.pop(), columns) if aliases else None
+    return {"window": windows_of(query.windows, query.overlaps), "point": point, "where": query.condition}
 
 
-def _windows(query: FilterParameters | RelationFilterParameters) -> dict[str, tuple[str | None, str | None]] | None:
-    """Return the windows by interval name, "" for all intervals."""
-    given = query.windows if query.overlaps is None else {"overlaps": query.overlaps, **query.windows}
+def windows_of(windows: Mapping[str, str], of_all: str | None = None) -> dict[str, tuple[str | None, str | None]] | None:
+    """Return the windows by what follows `overlaps.` in the names of these parameters, and "" for `of_all`; None: there are none."""
+    given = windows if of_all is None else {"overlaps": of_all, **windows}
     return {name.partition(".")[2]: window(text) for name, text in given.items()} or None
 
 
 def relation_filters(query: RelationFilterParameters) -> dict[str, Any]:
     """Return these parameters as arguments of `open_relation_rows`."""
     key = {name.partition(".")[2]: value for name, value in query.where.items()}
-    return {"window": _windows(query), "key": key or None, "where": query.condition}
+    return {"window": windows_of(query.windows, query.overlaps), "key": key or None, "where": query.condition}
 
 
 class RowsEndpoint:
@@ -350,17 +355,17 @@ class RowsRequest(NamedTuple):
 
 def of_view(
     context: Context, name: str, query: FilterParameters, version: int | None, limit: int | None = None, cursor: str | None = None,
-    columns: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> RowsRequest:  # fmt: skip
-    given = filters(query) | {"version": version, "cursor": cursor, "columns": None if columns is None else names_in(columns)}
+    given = filters(query) | {"version": version, "cursor": cursor, "columns": columns}
     return RowsRequest(name, limit, partial(open_rows, context.engine.readers, name, **given), _pool(context, given))
 
 
 def of_relation(
     context: Context, name: str, query: RelationFilterParameters, version: int | None, limit: int | None, cursor: str | None = None,
-    columns: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> RowsRequest:  # fmt: skip
-    given = relation_filters(query) | {"version": version, "cursor": cursor, "columns": None if columns is None else names_in(columns)}
+    given = relation_filters(query) | {"version": version, "cursor": cursor, "columns": columns}
     return RowsRequest(name, limit, partial(open_relation_rows, context.engine.readers, name, **given), _pool(context, given))
 
 
@@ -451,7 +456,7 @@ _VIEW_FAILURES = failures(*_FAILURES, "view-building", "view-failed")
 async def view_rows(request: ServiceRequest, name: ViewName, query: Annotated[ViewRowsParameters, Query()]) -> Response:
     context = request.context
     request.require_view(name)
-    asked = of_view(context, name, query, query.version, query.limit, query.cursor, query.columns)
+    asked = of_view(context, name, query, query.version, query.limit, query.cursor, query.column_names)
     found = await _answer(request, context, asked, query)
     context.named_readers.note(request.scope["fields"], name, int(found.headers["Livejoin-Version"]))
     return found
@@ -467,7 +472,7 @@ async def view_rows(request: ServiceRequest, name: ViewName, query: Annotated[Vi
 async def relation_rows(request: ServiceRequest, name: RelationName, query: Annotated[RelationRowsParameters, Query()]) -> Response:
     context = request.context
     request.require_relation(name)
-    asked = of_relation(context, name, query, query.version, query.limit, query.cursor, query.columns)
+    asked = of_relation(context, name, query, query.version, query.limit, query.cursor, query.column_names)
     return await _answer(request, context, asked, query)
 
 

@@ -9,9 +9,8 @@ the log brings back the later versions.
     lost < kept versions that changed the view < ... <= published
 
 The writer calls append (before the version is published), wake (after), housekeep, restart, hand_over and close, any thread everything
-else. Rows are gathered
-under `_settling`, never under `_lock`, so the writer waits only for a few assignments. The writer itself settles some thousand rows at a
-time; a separate thread settles a larger version.
+else. Rows are gathered under `_settling`, never under `_lock`, so the writer waits only for a few assignments. The writer itself settles
+some thousand rows at a time; a separate thread settles a larger version.
 """
 
 from __future__ import annotations

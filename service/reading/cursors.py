@@ -88,7 +88,7 @@ class HeldReading(Holding):
     @property
     def read(self) -> set[tuple[str, str]]:
         """The kind and name of each view and relation."""
-        return {tuple(owner.split(" ")[:2]) for owner, _ in self.cursors}  # type: ignore[misc]
+        return {(kind, name) for kind, _, name in (_name(owner).partition(" ") for owner, _ in self.cursors)}
 
     def discard(self) -> None:
         self.parts = {}

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import orjson
@@ -184,18 +184,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @contextmanager
-def _found(service: Service, of: tuple[str, str], deleted: str) -> Iterator[View | Relation]:
-    """The view or relation, with errors of the client converted by `converting_errors`."""
+def _found(service: Service, of: tuple[str, str], deleted: str, reader: str = "") -> Iterator[View | Relation]:
+    """The view or relation, with errors of the client converted by `converting_errors`. `reader`: of `livejoin.connect`."""
     kind, name = of
-    with service.connect() as lj, converting_errors(f"the {kind} {name}", deleted):
+    with service.connect(reader) as lj, converting_errors(f"the {kind} {name}", deleted):
         yield lj.view(name) if kind == "view" else lj.relation(name)
 
 
 @contextmanager
 def _opened(service: Service, name: str, deleted: str, reader: str = "") -> Iterator[View]:
-    """The same for a view; `reader`: of `livejoin.connect`."""
-    with service.connect(reader) as lj, converting_errors(f"the view {name}", deleted):
-        yield lj.view(name)
+    """The same for a view."""
+    with _found(service, ("view", name), deleted, reader) as view:
+        yield cast(View, view)
 
 
 def _query() -> str:

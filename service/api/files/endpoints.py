@@ -246,13 +246,13 @@ def _add(suffix: str) -> None:
     async def view_file(request: ServiceRequest, name: ViewName, query: Annotated[ViewFileParameters, Query()]) -> Response:
         context = request.context
         request.require_view(name)
-        asked = of_view(context, name, query, query.version, query.limit, None, query.columns)
+        asked = of_view(context, name, query, query.version, query.limit, None, query.column_names)
         return await File(request, asked, context.engine.view(name), suffix).answer()
 
     async def relation_file(request: ServiceRequest, name: RelationName, query: Annotated[RelationFileParameters, Query()]) -> Response:
         context = request.context
         request.require_relation(name)
-        asked = of_relation(context, name, query, query.version, query.limit, None, query.columns)
+        asked = of_relation(context, name, query, query.version, query.limit, None, query.column_names)
         return await File(request, asked, context.engine.relation(name), suffix).answer()
 
     not_modified = answer(304, "not modified", None, _HEADERS)

@@ -36,6 +36,7 @@ from service.views.stored import StoredView
 
 log = logging.getLogger("livejoin.views")
 
+
 class Candidates(NamedTuple):
     """Views to be built, each after those that it reads, and the stored views that they read, some of which may be new."""
 
