@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module, invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from livejoin.wire.log_lines import message_of
 from service.demo.history import PREFIX, RELATIONS, Change
@@ -33,14 +32,13 @@ class Children:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        self._running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         """Start a child. Call this in the main thread: on Linux, a child ends with the thread that started it."""
-        log = (self.folder / f"{name}.log").open("wb")
-        process: subprocess.Popen[bytes] = import_module("streaming.children").start(command, HOME, log)
-        self._running.append((process, log))
-        return process
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._running.append(import_module("streaming.children").start(command, HOME, log))
+        return self._running[-1]
 
     def last_words(self, name: str) -> str:
         """Return the last line that a child has written, except those of `make`."""
@@ -50,14 +48,13 @@ class Children:
 
     def close(self) -> None:
         """Send SIGTERM, then SIGKILL if necessary."""
-        for process, log in reversed(self._running):
+        for process in reversed(self._running):
             process.send_signal(signal.SIGTERM)  # does nothing if it has ended
             try:
                 process.wait(_GRACE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            log.close()
 
 
 class Records:
@@ -66,7 +63,7 @@ class Records:
     def __init__(self, brokers: str) -> None:
         self._kafka, self._admin = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
         self._settings = {"bootstrap.servers": brokers, "log_level": 0}
-        self.sent = self._accepted = 0
+        self.sent = 0
         self._producer: Any = None
 
     def topics(self) -> set[str] | None:
@@ -87,22 +84,19 @@ class Records:
 
     def send(self, changes: Sequence[Change]) -> None:
         """Return when the broker has accepted all of them. Raises RoadClosed if it does not."""
+        errors = list[Any]()
         for change in changes:
             self.sent += 1
             key, value = change.to_debezium(self.sent)
-            self._producer.produce(PREFIX + change.relation, value, key, on_delivery=self._note)
-        self._producer.flush(20)
-        if self._accepted < self.sent:
+            self._producer.produce(PREFIX + change.relation, value, key, on_delivery=lambda error, _: errors.append(error))
+        if self._producer.flush(20) or any(error is not None for error in errors):
             raise RoadClosed("Kafka does not accept the records")
-
-    def _note(self, error: Any, _: Any) -> None:
-        self._accepted += error is None
 
 
 class Kafka:
-    """A broker and `livejoin stream` as children. `stage` describes how far they are; `records` takes changes once it is there; `arrived`
-    counts those that the service has, by the last batch that Spark has committed; `task` ends with RoadClosed if one of them ends, or if
-    changes are on their way and none arrives for PATIENCE.
+    """A broker and `livejoin stream` as children. Each step of `stages` checks them and describes how far they are; it raises RoadClosed if
+    one has ended, or if changes are on their way and none arrives for PATIENCE. `records` takes changes once the broker is there; `arrived`
+    counts those that the service has, by the last batch that Spark has committed.
 
     prepare: a command that installs them first. It runs at the lowest priority: meanwhile, the user waits for the service to compile
     kernels.
@@ -110,43 +104,38 @@ class Kafka:
 
     def __init__(self, children: Children, url: str, prepare: Sequence[str]) -> None:
         self._children, self._url, self._prepare = children, url, prepare
-        self.stage = "Kafka and Spark are being installed …"
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.records: Records | None = None
         self.arrived = 0
-        self._running: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
-        self.task: asyncio.Task[None] = asyncio.create_task(self._run())
+        self.stages = self._stages()
 
     def close(self) -> None:
         """End both: what they still have is older than what will be sent by REST."""
-        for _, process in self._running.values():
+        for process in self._running.values():
             process.kill()
 
-    async def _run(self) -> None:
-        """Bring them up, and watch them."""
-        start, last_words = self._children.start, self._children.last_words
+    def _stages(self) -> Iterator[str]:
+        start, last_words, folder, port = self._children.start, self._children.last_words, self._children.folder, free_port()
         if self._prepare:
-            preparing = start("packages", ["nice", "-n", "19", *self._prepare])
+            preparing = start("packages", "nice", "-n", "19", *self._prepare)
             while preparing.poll() is None:
-                await asyncio.sleep(TICK)
+                yield "Kafka and Spark are being installed …"
             invalidate_caches()
             if preparing.returncode or missing():
                 raise RoadClosed(f"Kafka and Spark could not be installed: {last_words('packages')}")
-        self.stage = "Kafka is starting …"
-        address, folder = f"{HOST}:{free_port()}", self._children.folder
-        settings = [f"KAFKA_PORT={address.rpartition(':')[2]}", f"KAFKA_DATA={folder / 'kafka'}"]
-        self._running["Kafka"] = ("kafka", start("kafka", ["env", *settings, sys.executable, "-m", "streaming.kafka_broker"]))
-        records, since, read = Records(address), time.monotonic(), import_module("streaming.pipeline.checkpoint").read_checkpoint
+        settings = f"KAFKA_PORT={port}", f"KAFKA_DATA={folder / 'kafka'}"
+        self._running["Kafka"] = start("Kafka", "env", *settings, sys.executable, "-m", "streaming.kafka_broker")
+        records, since, read = Records(f"{HOST}:{port}"), time.monotonic(), import_module("streaming.pipeline.checkpoint").read_checkpoint
         while True:
-            for name, (log, process) in self._running.items():
+            for name, process in self._running.items():
                 if process.poll() is not None:
-                    raise RoadClosed(f"{name} ended: {last_words(log)}")
+                    raise RoadClosed(f"{name} ended: {last_words(name)}")
             if self.records is None and records.topics() is not None:
                 records.open()
                 config = folder / "stream.toml"
-                config.write_text(stream_toml(self._url, address, folder / "checkpoint"))
-                command = [sys.executable, "-m", "service.cli", "stream", "--config", str(config)]
-                self._running["livejoin stream"] = "stream", start("stream", command)
-                self.stage, self.records = "Spark is starting …", records
+                config.write_text(stream_toml(self._url, f"{HOST}:{port}", folder / "checkpoint"))
+                command = sys.executable, "-m", "service.cli", "stream", "--config", str(config)
+                self._running["livejoin stream"], self.records = start("livejoin stream", *command), records
             before = self.arrived
             if (folder / "checkpoint" / "metadata").exists():  # before, it is not a checkpoint yet
                 self.arrived = sum(sum(ends.values()) for ends in read(folder / "checkpoint").offsets.values())
@@ -154,8 +143,8 @@ class Kafka:
                 since = time.monotonic()
             elif time.monotonic() - since > PATIENCE:
                 late = f"{self.arrived:,} of {records.sent:,} changes have arrived through Kafka and Spark, none for {PATIENCE:.0f} s"
-                raise RoadClosed(f"{late}; the stream said: {last_words('stream')}")
-            await asyncio.sleep(TICK)
+                raise RoadClosed(f"{late}; the stream said: {last_words('livejoin stream')}")
+            yield "through Kafka and Spark" if self.arrived else f"{'Spark' if self.records else 'Kafka'} is starting …"
 
 
 def missing(is_prepared: bool = False) -> str | None:

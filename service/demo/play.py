@@ -18,8 +18,9 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from datetime import date
+from datetime import date, timedelta
 from itertools import groupby
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,7 +33,7 @@ from rich.text import Text
 
 import livejoin
 from livejoin.terminal import Failure, say
-from service.demo.history import PREFIX, RELATIONS, VIEWS, Change, checksum, expected, history
+from service.demo.history import PREFIX, RELATIONS, VIEWS, Change, checksum, history
 from service.demo.kafka import HOME, HOST, PATIENCE, TICK, Children, Kafka, Records, RoadClosed, missing, not_installed
 
 SWITCH = date(1989, 1, 1)  # from here on there are many changes
@@ -66,28 +67,27 @@ async def _play(children: Children, url: str, pace: float, with_kafka: bool, pre
     _end_by_signals()
     lacking = missing(bool(prepare)) if with_kafka else "--no-kafka"
     service = await _start_service(children, url)
+    kafka = Kafka(children, url, prepare) if lacking is None else None
+    await register(url, PATIENCE_OF_REQUESTS)
+    print(what_to_try(url), flush=True)
+    if lacking is not None:
+        print(f"Running without Kafka and Spark ({lacking}): all changes are sent by REST.\n", flush=True)
+    panel = Panel()
     async with livejoin.connect_async(url, patience=PATIENCE_OF_REQUESTS) as client:
-        kafka = Kafka(children, url, prepare) if lacking is None else None
-        tasks = [] if kafka is None else [kafka.task]
+        followers = [asyncio.create_task(panel.follow(client, name)) for name in VIEWS]
         try:
-            await register(client)
-            print(what_to_try(url), flush=True)
-            if lacking is not None:
-                print(f"Running without Kafka and Spark ({lacking}): all changes are sent by REST.\n", flush=True)
-            panel = Panel()
             with panel.live or nullcontext():
-                tasks += [asyncio.create_task(panel.follow(client, name)) for name in VIEWS]
                 await Replay(client, panel, pace, kafka).run()
-            emitted = ", ".join(f"{name} {rows:,}" for name, (rows, _) in expected().items())
+            emitted = ", ".join(f"{name} {view['rows']:,}" for name, view in VIEWS.items())
             print(f"\nAll changes have arrived. Row counts and checksums match the known results: {emitted} rows.", flush=True)
             print("The service keeps running. Press Ctrl-C to stop it and delete its data.", flush=True)
             while service.poll() is None:
                 await asyncio.sleep(TICK)
             raise Failure(f"the service has stopped: {children.last_words('service')}")
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)  # the followers disconnect before the service ends
+            for follower in followers:
+                follower.cancel()
+            await asyncio.gather(*followers, return_exceptions=True)  # they disconnect before the service ends
 
 
 def _end_by_signals() -> None:
@@ -107,44 +107,31 @@ def _end_by_signals() -> None:
 
 
 async def _start_service(children: Children, url: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "service.cli", "serve", "--data", str(children.folder / "data"), "--host", HOST]
-    command += ["--port", url.rpartition(":")[2], "--tls-certificate", "none", "--tls-key", "none"]  # whatever variables say
-    service = children.start("service", command)
-    began, is_emitted = time.monotonic(), False
+    address = "--host", HOST, "--port", url.rpartition(":")[2], "--tls-certificate", "none", "--tls-key", "none"  # whatever variables say
+    service = children.start("service", sys.executable, "-m", "service.cli", "serve", "--data", str(children.folder / "data"), *address)
+    patient = time.monotonic() + 5
     async with livejoin.connect_async(url, patience=0) as client:
         while service.poll() is None:
             try:
                 await client.readiness()
                 return service
             except (livejoin.Unreachable, livejoin.Recovering):
-                waited = time.monotonic() - began
-            if waited > PATIENCE:
-                raise Failure(f"the service is not ready after {PATIENCE:.0f} s: {children.last_words('service')}")
-            if waited > 5.0 and not is_emitted:
+                await asyncio.sleep(TICK / 2)
+            if time.monotonic() > patient:
                 print("The service is starting. The first start compiles kernels, which takes up to a minute …", flush=True)
-                is_emitted = True
-            await asyncio.sleep(TICK / 2)
+                patient = inf
     raise Failure(f"the service did not start: {children.last_words('service')}")
 
 
-async def register(client: livejoin.AsyncClient) -> None:
+async def register(url: str, patience: float) -> None:
     """Register the relations and views of the demo, except existing ones, and wait until the views are live: their kernels may have to be
     compiled."""
-    for name, definition in RELATIONS.items():
-        await client.relation(name).create(**definition)
-    views = [await client.view(name, view.sql, wait=False) for name, view in VIEWS.items()]
-    for view in views:
-        await view.wait_until_live()
-
-
-async def differences(client: livejoin.AsyncClient) -> list[str]:
-    """Compare all rows of all views with the known results; return a sentence for each view that differs."""
-    found = []
-    for name, (rows, total) in expected().items():
-        count, emitted = checksum([row async for row in (await client.view(name)).rows()], VIEWS[name].identity)
-        if (count, emitted) != (rows, total):
-            found.append(f"{name} has {count} rows (checksum {emitted}), expected {rows} (checksum {total}): a bug")
-    return found
+    async with livejoin.connect_async(url, patience=patience) as client:
+        for name, definition in RELATIONS.items():
+            await client.relation(name).create(**definition)
+        views = [await client.view(name, view["sql"], wait=False) for name, view in VIEWS.items()]
+        for view in views:
+            await view.wait_until_live()
 
 
 class Panel:
@@ -182,7 +169,7 @@ class Panel:
         views.add_column(no_wrap=True)
         for name, tally in self._tallies.items():
             figures = (Text(f"{counts[name]:,}", "bold"), Text(f"{tally['insert']:,}", "green"), Text(f"{tally['delete']:,}", "red"))
-            views.add_row(name, *figures, VIEWS[name].words)
+            views.add_row(name, *figures, VIEWS[name]["words"])
         changes = Text(no_wrap=True, overflow="ellipsis")
         for sign, name, row in self._recent:
             changes.append(f"{sign} {name:<26} {row}\n", "green" if sign == "+" else "red")
@@ -196,91 +183,71 @@ def describe(row: Mapping[str, Any]) -> str:
 
 
 class Replay:
-    """Sends all changes, each at its time: `pace` years of history per second from `SWITCH` on."""
+    """Sends all changes, each at its time: `pace` years of history per second from `SWITCH` on, and EARLY times as many before."""
 
     def __init__(self, client: livejoin.AsyncClient, panel: Panel, pace: float, kafka: Kafka | None) -> None:
         self._client, self._panel, self._pace, self._kafka = client, panel, pace, kafka
         self._changes = history()
-        self._day = float(self._changes[0].day.toordinal())
         self._sent = self._batches = 0
         self._late = bisect_left(self._changes, SWITCH, key=_day_of)  # the first change that is sent through Kafka
 
     async def run(self) -> None:
         """Return when all changes have arrived. Raises Failure if rows of a view are not as they must be then."""
+        first, last, switched = self._changes[0].day, self._changes[-1].day, self._changes[self._late].day
+        await self._pass(first, SWITCH - timedelta(1), self._pace * EARLY)
+        while self._kafka is not None and not self._kafka.arrived:
+            await self._tick(switched)
+        await self._pass(switched, last, self._pace)
+        while self._sent < len(self._changes) or (self._kafka is not None and self._kafka.arrived < len(self._changes) - self._late):
+            await self._tick(last)
+        for name, view in VIEWS.items():
+            found = checksum([row async for row in (await self._client.view(name)).rows()], view["checked"])
+            if found != (known := (view["rows"], view["checksum"])):
+                raise Failure(f"{name} has {found[0]} rows (checksum {found[1]}), expected {known[0]} (checksum {known[1]}): a bug")
+        for _ in range(3):  # for the followers, until the last panel
+            await self._tick(last)
+
+    async def _pass(self, start: date, end: date, speed: float) -> None:
+        """Let the days pass at this speed."""
+        began, length = time.monotonic(), (end - start).days
+        day = start
+        while day < end:
+            day = start + timedelta(min(length, (time.monotonic() - began) * speed * YEAR))
+            await self._tick(day)
+
+    async def _tick(self, day: date) -> None:
+        """Send what is due on this day, show the state, and let some time pass."""
+        road = "by REST"
         try:
-            await self._send_until(self._late, SWITCH, self._pace * EARLY)
             if self._kafka is not None:
-                await self._reach_kafka(self._kafka)
-            await self._send_until(len(self._changes), self._changes[-1].day, self._pace)
-            await self._arrive(self._kafka)
+                stage = next(self._kafka.stages)
+                road = stage if day >= SWITCH else "by REST, while Kafka and Spark start"
+            await self._send(day)
         except RoadClosed as closed:
             # What may be lost in Kafka is sent again: the changes are upserts, so nothing is duplicated.
             print(f"{closed}. The changes since {SWITCH.year} are sent by REST.", flush=True)
             if self._kafka is not None:
                 self._kafka.close()
             self._kafka, self._sent = None, min(self._sent, self._late)
-            await self.run()
+        self._panel.show(day, self._sent / len(self._changes), road)
+        await asyncio.sleep(TICK)
 
-    async def _send_until(self, end: int, last: date, speed: float) -> None:
-        """Send the changes up to number `end`, and reach the day `last`."""
-        clock = time.monotonic()
-        while self._sent < end or self._day < last.toordinal():
-            now = time.monotonic()
-            self._day, clock = min(self._day + (now - clock) * speed * YEAR, last.toordinal()), now
-            await self._send(bisect_right(self._changes, date.fromordinal(int(self._day)), self._sent, end, key=_day_of))
-            await self._tick()
-
-    async def _send(self, end: int) -> None:
-        """Send the changes up to this one."""
-        changes, self._sent = self._changes[self._sent : end], end
-        if changes and self._kafka is not None and end > self._late and (records := self._kafka.records) is not None:
-            records.send(changes)
+    async def _send(self, day: date) -> None:
+        end = bisect_right(self._changes, day, self._sent, key=_day_of)
+        changes = self._changes[self._sent : end]
+        if self._kafka is not None and day >= SWITCH:
+            if self._kafka.records is None:
+                return
+            self._kafka.records.send(changes)
         elif changes:
             self._batches += 1
             body = json.dumps({"changes": [change.to_rest() for change in changes]}).encode()
             await self._client.post_changes(body, "application/json", "history", self._batches)
-
-    async def _reach_kafka(self, kafka: Kafka) -> None:
-        """Wait until Kafka takes changes, and until the first of them have arrived through Spark."""
-        while kafka.records is None:
-            await self._tick()
-        await self._send(bisect_right(self._changes, self._changes[self._late].day, key=_day_of))
-        while not kafka.arrived:
-            await self._tick()
-        kafka.stage = "through Kafka and Spark"
-        self._day = max(self._day, float(self._changes[self._late].day.toordinal()))
-
-    async def _arrive(self, kafka: Kafka | None) -> None:
-        """Wait for what is on its way through Kafka and Spark, then compare all rows, and give the followers time for the last panel."""
-        while kafka is not None and kafka.records is not None and (late := kafka.records.sent - kafka.arrived):
-            kafka.stage = f"through Kafka and Spark: {late:,} left"
-            await self._tick()
-        if wrong := await differences(self._client):
-            raise Failure(wrong[0])
-        for _ in range(3):
-            await self._tick()
-
-    async def _tick(self) -> None:
-        """Show the state, and let some time pass. Raises RoadClosed if Kafka or Spark has failed."""
-        road = "by REST"
-        if self._kafka is not None:
-            if self._kafka.task.done():
-                self._kafka.task.result()
-            road = self._kafka.stage if self._day >= SWITCH.toordinal() else "by REST, while Kafka and Spark start"
-        first, last = self._changes[0].day, self._changes[-1].day
-        day = date.fromordinal(int(self._day))
-        self._panel.show(day, _seconds(first, day) / _seconds(first, last), road)
-        await asyncio.sleep(TICK)
+        self._sent = end
 
 
 def _day_of(change: Change) -> date:
     return change.day
-
-
-def _seconds(first: date, day: date) -> float:
-    """Return the duration of the replay from one day to another, at a pace of one day per second from SWITCH on."""
-    early, late = (min(day, SWITCH) - first).days, max(0, (day - SWITCH).days)
-    return early / EARLY + late
 
 
 def what_to_try(url: str) -> str:
@@ -317,27 +284,22 @@ def produce(url: str, brokers: str, pace: float) -> int:
         raise Failure(lacking)
     say(f"waiting for the service at {url} and the Kafka brokers at {brokers}, {PATIENCE:g} s at most for each")
     try:
-        asyncio.run(_produce(url, Records(brokers), brokers, pace))
+        asyncio.run(register(url, PATIENCE))
+        records, until = Records(brokers), time.monotonic() + PATIENCE
+        while (topics := records.topics()) is None:
+            if time.monotonic() > until:
+                raise Failure(f"no Kafka broker answers at {brokers}: start it, or correct --brokers")
+            time.sleep(TICK)
+        if f"{PREFIX}rep_terms" in topics:
+            print("The topics of the demo exist already; nothing is produced.", flush=True)
+            return 0
+        records.open()
+        for year, group in groupby(history(), lambda change: change.day.year):
+            changes = list(group)
+            records.send(changes)
+            print(f"{year}: {len(changes)} records produced", flush=True)
+            time.sleep(1 / pace if year >= SWITCH.year else 1 / pace / EARLY)
     except (livejoin.LivejoinError, RoadClosed) as error:
         raise Failure(str(error)) from error
-    return 0
-
-
-async def _produce(url: str, records: Records, brokers: str, pace: float) -> None:
-    async with livejoin.connect_async(url, patience=PATIENCE) as client:
-        await register(client)
-    until = time.monotonic() + PATIENCE
-    while (topics := records.topics()) is None:
-        if time.monotonic() > until:
-            raise Failure(f"no Kafka broker answers at {brokers}: start it, or correct --brokers")
-        await asyncio.sleep(0.5)
-    if f"{PREFIX}rep_terms" in topics:
-        print("The topics of the demo exist already; nothing is produced.", flush=True)
-        return
-    records.open()
-    for year, group in groupby(history(), lambda change: change.day.year):
-        changes = list(group)
-        records.send(changes)
-        print(f"{year}: {len(changes)} records produced", flush=True)
-        await asyncio.sleep(1 / pace if year >= SWITCH.year else 1 / pace / EARLY)
     print("All records are produced.", flush=True)
+    return 0

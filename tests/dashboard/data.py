@@ -32,7 +32,7 @@ def fill(client: httpx.Client) -> None:
     for name, definition in RELATIONS.items():
         talk.define(client, name, definition)
     for name in (PRESIDENTS, DELEGATION):
-        talk.view(client, name, {"sql": VIEWS[name].sql})
+        talk.view(client, name, {"sql": VIEWS[name]["sql"]})
     changes = [change.to_rest() for change in history()]
     talk.ok(client.post("/v1/changes", json={"changes": changes, "source": "history", "epoch": 1}))
     talk.define(client, "fields", LAND)
