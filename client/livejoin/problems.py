@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -265,6 +265,9 @@ def _below(kind: type[Problem]) -> list[type[Problem]]:
 
 
 CLASSES: dict[str, type[Problem]] = {_dashed(kind.__name__): kind for kind in _below(Problem)}
+
+if not TYPE_CHECKING:  # type checkers read only lists that are written out
+    __all__ = [name for name, one in vars().items() if isinstance(one, type) and issubclass(one, LivejoinError)]
 
 
 def problem_from(document: Mapping[str, Any], url: str, status: int | None = None, retry_after: float | None = None) -> Problem:
