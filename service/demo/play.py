@@ -68,6 +68,8 @@ async def _play(children: Children, url: str, pace: float, with_kafka: bool, pre
     lacking = missing(bool(prepare)) if with_kafka else "--no-kafka"
     service = await _start_service(children, url)
     kafka = Kafka(children, url, prepare) if lacking is None else None
+    if kafka is not None:
+        next(kafka.stages)  # its start takes as long as that of the views
     await register(url, PATIENCE_OF_REQUESTS)
     print(what_to_try(url), flush=True)
     if lacking is not None:
