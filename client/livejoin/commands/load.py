@@ -48,8 +48,8 @@ def main(arguments: list[str]) -> int:
     args = _parser().parse_args(arguments)
     wanted = RelationOptions(
         _names(args.key),
-        dict(_interval(text, args.bounds) for text in args.interval),
-        dict(_type(text) for text in args.type),
+        dict(map(_interval, args.interval)),
+        dict(map(_type, args.type)),
         _zone(args.zone),
         _names(args.not_null),
     )
@@ -102,11 +102,7 @@ def _parser() -> Parser:
         action="append",
         default=[],
         metavar="NAME=START,END[,BOUNDS]",
-        help="an interval of a new relation; NAME=COLUMN for a point",
-    )
-    bounds = ("[)", "[]", "(]", "()")
-    parser.add_argument(
-        "--bounds", choices=bounds, default="[)", metavar="BOUNDS", help=f"bounds of intervals: one of {' '.join(bounds)} (default [))"
+        help="an interval of a new relation; NAME=COLUMN for a point; BOUNDS is [) (the default), [], (] or ()",
     )
     parser.add_argument(
         "--type",
@@ -143,14 +139,14 @@ def _names(text: str | None) -> list[str]:
     return text.split(",") if text else []
 
 
-def _interval(text: str, bounds: str) -> tuple[str, dict[str, Any]]:
+def _interval(text: str) -> tuple[str, dict[str, Any]]:
     name, equals, ends = text.partition("=")
     parts = ends.split(",")
     if not name or not equals or not all(parts) or len(parts) > 3:
         raise Failure(f"--interval takes NAME=START,END, NAME=START,END,BOUNDS or NAME=COLUMN, not {text!r}", 2)
     if len(parts) == 1:
         return name, {"at": parts[0]}
-    return name, {"start": parts[0], "end": parts[1], "bounds": parts[2] if len(parts) == 3 else bounds}
+    return name, {"start": parts[0], "end": parts[1], "bounds": parts[2] if len(parts) == 3 else "[)"}
 
 
 def _type(text: str) -> tuple[str, str]:

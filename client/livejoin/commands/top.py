@@ -102,10 +102,8 @@ class ReadingChange(NamedTuple):
     def quantile(self, share: float, name: str, **labels: str) -> float | None:
         """Return a quantile of a histogram like Prometheus does: values are evenly distributed within a bucket. None: there are no
         observations."""
-        wanted = tuple(sorted(labels.items()))
-        bounds = sorted(
-            float(dict(own)["le"]) for family, own in self.now.values if family == f"{name}_bucket" and _without_bound(own) == wanted
-        )
+        buckets = [dict(own) for family, own in self.now.values if family == f"{name}_bucket"]
+        bounds = sorted(float(own["le"]) for own in buckets if own == labels | {"le": own["le"]})
         counts = [self.growth(f"{name}_bucket", **labels, le=_bound(bound)) for bound in bounds]
         if not counts or not counts[-1]:
             return None
@@ -114,10 +112,6 @@ class ReadingChange(NamedTuple):
             if count >= rank:
                 return low if high == inf else low + (high - low) * (rank - below) / max(count - below, 1.0)
         return None
-
-
-def _without_bound(labels: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    return tuple(label for label in labels if label[0] != "le")
 
 
 def _bound(bound: float) -> str:

@@ -311,7 +311,7 @@ def receipt(applied: int, skipped: list[dict[str, object]] | None = None) -> Ans
 def test_load_registers_a_new_relation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "r.csv").write_text("id,s,e,p,n\n1,2026-01-01,,1.5,x\n")
     with scripted(problem("not-found", 404), Answer(b"{}", 201), receipt(1)) as (url, asked):
-        arguments = ["--key", "id", "--interval", "stay=s,e", "--interval", "due=e,e,[]", "--interval", "at=s", "--bounds", "(]"]
+        arguments = ["--key", "id", "--interval", "stay=s,e,(]", "--interval", "due=e,e,[]", "--interval", "at=s"]
         arguments += ["--type", "e=date", "--type", "p=decimal(12, 2)", "--not-null", "n,p"]
         assert main(["load", "r", str(tmp_path / "r.csv"), *arguments, "--url", url]) == 0
     assert orjson.loads(asked[1].body) == {
