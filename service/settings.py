@@ -1,5 +1,6 @@
 """The settings of the service. Each is declared once, as a field of `Settings`, with its type, unit, range, default and purpose; its flag
-of `livejoin serve`, its `LIVEJOIN_…` variable, the help text and the table in docs/operations.md are generated from that declaration."""
+of `livejoin serve`, its `LIVEJOIN_…` variable and the help text are generated from that declaration, and a test compares the table in
+docs/operations.md with it."""
 
 from __future__ import annotations
 
@@ -63,25 +64,16 @@ def _networks(text: str) -> str:
     return text
 
 
-def _shown(unit: str, metavar: str) -> dict[str, Any]:
-    """Return a description of the value, and its placeholder in the usage line."""
-    return {"unit": unit, "metavar": metavar}
-
-
-Folder = Annotated[Path, Field(json_schema_extra=_shown("a path", "DIR"))]
-File = Annotated[Path | None, BeforeValidator(_file), Field(json_schema_extra=_shown("a path", "FILE"))]
-Networks = Annotated[
-    str, AfterValidator(_networks), Field(json_schema_extra=_shown("addresses or networks, separated by commas", "ADDRESSES"))
-]
-Address = Annotated[str, Field(json_schema_extra=_shown("an address", "ADDRESS"))]
-Port = Annotated[int, Field(ge=0, le=65535, json_schema_extra=_shown("an integer", "N"))]
-Count = Annotated[int, Field(gt=0, json_schema_extra=_shown("an integer", "N"))]
+Folder = Annotated[Path, Field(json_schema_extra={"metavar": "DIR"})]
+File = Annotated[Path | None, BeforeValidator(_file), Field(json_schema_extra={"metavar": "FILE"})]
+Networks = Annotated[str, AfterValidator(_networks), Field(json_schema_extra={"metavar": "ADDRESSES"})]
+Address = Annotated[str, Field(json_schema_extra={"metavar": "ADDRESS"})]
+Port = Annotated[int, Field(ge=0, le=65535, json_schema_extra={"metavar": "N"})]
+Count = Annotated[int, Field(gt=0, json_schema_extra={"metavar": "N"})]
 # The maximum that joins support: `MAX_ALIASES` in query/model.py.
-Aliases = Annotated[int, Field(ge=1, le=8, json_schema_extra=_shown("an integer", "N"))]
-Seconds = Annotated[float, Field(gt=0, json_schema_extra=_shown("a number of seconds", "SECONDS"))]
-Size = Annotated[
-    int, BeforeValidator(_size), Field(gt=0, json_schema_extra=_shown("a number of bytes, such as 268435456 or 256MiB", "SIZE"))
-]
+Aliases = Annotated[int, Field(ge=1, le=8, json_schema_extra={"metavar": "N"})]
+Seconds = Annotated[float, Field(gt=0, json_schema_extra={"metavar": "SECONDS"})]
+Size = Annotated[int, BeforeValidator(_size), Field(gt=0, json_schema_extra={"metavar": "SIZE"})]
 
 
 class Settings(BaseModel):
@@ -113,9 +105,7 @@ class Settings(BaseModel):
     max_relation_rows: Count = Field(
         100_000_000, description="the maximum number of rows of a replacement, staged or not; more are answered with 413"
     )
-    max_waiting: Count = Field(
-        1024, description="the maximum number of batches waiting to be applied; further ones are answered with 429"
-    )
+    max_waiting: Count = Field(1024, description="the maximum number of batches waiting to be applied; further ones are answered with 429")
     max_connections: Count = Field(2000, description="the maximum number of connections; requests on further ones are answered with 429")
     max_followers: Count = Field(1000, description="the maximum number of followers; further ones are answered with 429")
     max_cursors: Count = Field(10_000, description="the maximum number of cursors; pages that need another one are answered with 429")
@@ -148,9 +138,7 @@ class Settings(BaseModel):
         30.0, description="how long an ad hoc query may take, including its response, before it is answered with 408"
     )
     query_threads: Count = Field(1, description="the number of threads of an ad hoc query")
-    tls_certificate: File = Field(
-        None, description="serve HTTPS with this certificate, in PEM, followed by its chain; reloaded on SIGHUP"
-    )
+    tls_certificate: File = Field(None, description="serve HTTPS with this certificate, in PEM, followed by its chain; reloaded on SIGHUP")
     tls_key: File = Field(None, description="the key of the certificate, in PEM, without a password; reloaded on SIGHUP")
     forwarded_allow_ips: Networks = Field(
         NONE, description="the proxies whose X-Forwarded-For, -Proto, -Host and -Prefix headers are trusted"
@@ -170,7 +158,6 @@ class Setting(NamedTuple):
     flag: str
     variable: str
     default: str
-    accepts: str
     metavar: str
     purpose: str
 
@@ -182,14 +169,8 @@ def settings() -> tuple[Setting, ...]:
     for name, schema in Settings.model_json_schema()["properties"].items():
         metavar = schema.get("metavar") or f"{{{','.join(schema['enum'])}}}"
         written = _written(schema["default"], metavar)
-        found.append(Setting(name, _flag(name), _variable(name), written, _accepts(schema), metavar, schema["description"]))
+        found.append(Setting(name, _flag(name), _variable(name), written, metavar, schema["description"]))
     return tuple(found)
-
-
-def reference() -> str:
-    """Return the table of all settings, in Markdown."""
-    rows = [f"| `{one.flag}` | `{one.variable}` | `{one.default}` | {one.accepts} | {one.purpose} |" for one in settings()]
-    return "\n".join(["| option | variable | default | accepts | |", "|---|---|---|---|---|", *rows])
 
 
 def read_settings(flags: Mapping[str, Any]) -> Settings:
@@ -228,15 +209,6 @@ def _written(default: Any, metavar: str) -> str:
     if metavar == "SIZE":
         return _size_text(default)
     return NONE if default is None else f"{default:g}" if isinstance(default, float) else str(default)
-
-
-def _accepts(schema: Mapping[str, Any]) -> str:
-    """Return a description of the values that a setting accepts."""
-    if "enum" in schema:
-        return " or ".join(f"`{choice}`" for choice in schema["enum"])
-    if "maximum" in schema:
-        return f"{schema['unit']} from {schema['minimum']} to {schema['maximum']}"
-    return f"{schema['unit']}, more than {schema['exclusiveMinimum']}" if "exclusiveMinimum" in schema else str(schema["unit"])
 
 
 def is_loopback(host: str) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from service.settings import reference
+from service.settings import Settings, settings
 from tests.docs.pages import Step, Terminal, blocks_of, environment_of, steps_of
 from tests.server_process import ROOT, ServerProcess
 
@@ -75,7 +76,25 @@ def test_the_stream_s_file(page: str, tmp_path: Path) -> None:
     assert config.topics[0].relation == "bookings" and config.outs[0].view == "clashes"
 
 
+UNITS = {
+    "DIR": "a path", "FILE": "a path", "ADDRESS": "an address", "ADDRESSES": "addresses or networks, separated by commas",
+    "N": "an integer", "SECONDS": "a number of seconds", "SIZE": "a number of bytes, such as 268435456 or 256MiB",
+}  # fmt: skip
+
+
+def accepts(schema: dict[str, Any]) -> str:
+    """The values that a setting accepts, in words."""
+    if "enum" in schema:
+        return " or ".join(f"`{choice}`" for choice in schema["enum"])
+    unit = UNITS[schema["metavar"]]
+    if "maximum" in schema:
+        return f"{unit} from {schema['minimum']} to {schema['maximum']}"
+    return f"{unit}, more than {schema['exclusiveMinimum']}" if "exclusiveMinimum" in schema else unit
+
+
 def test_the_table_of_settings_is_the_declaration() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
     table = page.partition("## Configuration")[2].partition("\n## ")[0]
-    assert reference() in table
+    schemas = Settings.model_json_schema()["properties"]
+    rows = [f"| `{one.flag}` | `{one.variable}` | `{one.default}` | {accepts(schemas[one.name])} | {one.purpose} |" for one in settings()]
+    assert "\n".join(["| option | variable | default | accepts | |", "|---|---|---|---|---|", *rows]) in table
