@@ -153,7 +153,7 @@ class Panel:
                 self._recent.append(("+" if change.op == "insert" else "−", name, describe(change.row)))
 
     def show(self, day: date, share: float, road: str) -> None:
-        """Show the state of the replay: the date in history, the share of all changes, and how they are sent."""
+        """Show the state of the replay: the date in history, the share of the replay, and how changes are sent."""
         counts = {name: tally["insert"] - tally["delete"] for name, tally in self._tallies.items()}
         if self.live is None:
             rows = "  ".join(f"{name} {count:,}" for name, count in counts.items())
@@ -231,7 +231,8 @@ class Replay:
             if self._kafka is not None:
                 self._kafka.close()
             self._kafka, self._sent = None, min(self._sent, self._late)
-        self._panel.show(day, self._sent / len(self._changes), road)
+        first, last = self._changes[0].day, self._changes[-1].day
+        self._panel.show(day, _seconds(first, day) / _seconds(first, last), road)
         await asyncio.sleep(TICK)
 
     async def _send(self, day: date) -> None:
@@ -250,6 +251,11 @@ class Replay:
 
 def _day_of(change: Change) -> date:
     return change.day
+
+
+def _seconds(first: date, day: date) -> float:
+    """Return the duration of the replay from one day to another, at a pace of one day per second from SWITCH on."""
+    return (min(day, SWITCH) - first).days / EARLY + max(0, (day - SWITCH).days)
 
 
 def what_to_try(url: str) -> str:
