@@ -151,7 +151,7 @@ class EngineCollector(Collector):
         yield from _of_views(engine.views, engine.large_batches_wait_for)
         behind = GaugeMetricFamily("livejoin_reader_lag_versions", "Versions that a named reader is behind.", labels=["reader", "view"])
         for one in self._context.named_readers.recent():
-            behind.add_metric([one.name, one.view], engine.published.number - one.version)
+            behind.add_metric([one.name, one.view], one.behind(engine.views.get(one.view), engine.published.number))
         yield behind
 
 

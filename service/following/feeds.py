@@ -232,10 +232,8 @@ class Feed(Listeners):
     @property
     def lag(self) -> int:
         """Number of versions by which the slowest follower lags; 0 if no follower has changes to read."""
-        positions = [subscription.at for subscription in self._readers.holdings.of(Subscription, self.owner)]
-        with self._lock:
-            behind = min((position for position in positions if self._news(position)), default=None)
-            return 0 if behind is None else self.versions.published.number - behind
+        newest = self.versions.published.number
+        return max([0, *(newest - self.quiet_until(one.at) for one in self._readers.holdings.of(Subscription, self.owner))])
 
     @property
     def kept_rows(self) -> int:

@@ -140,6 +140,9 @@ class DeltaSink(Protocol):
     @property
     def subscribers(self) -> int: ...
 
+    def quiet_until(self, position: int) -> int:
+        """The newest published version if nothing has changed the view since `position`; otherwise `position`."""
+
     @property
     def lag(self) -> int:
         """Number of versions by which the slowest subscriber lags."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from livejoin import __version__
 from livejoin.cli import SERVICE
 from service.cli import COMMANDS
 from streaming.kafka_broker import free_port
-from tests.server_process import START_LIMIT, client_of
+from tests.server_process import ROOT, START_LIMIT, client_of
 
 
 def metadata(wheel: Path) -> Message:
@@ -49,6 +50,12 @@ def test_the_same_sources_give_the_same_bytes(wheels: list[Path], tmp_path: Path
     assert list(differences(wheels, again)) == []
     again[1].write_bytes(again[1].read_bytes()[:-1])
     assert list(differences(wheels, again)) == [f"{wheels[1].name} differs between two builds of the same sources"]
+
+
+def test_they_are_built_where_only_the_service_is_installed() -> None:
+    """As by `make wheels` in a new clone: without the packages of the tests."""
+    code = "import sys; sys.modules |= {'yaml': None, 'pytest': None}; import deploy.checks.wheels"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_an_index_takes_them(wheels: list[Path]) -> None:

@@ -30,7 +30,7 @@ NEW_CHECKPOINT = (
     "this query cannot continue: start it with a new checkpoint, and with the option 'snapshot' to begin with all rows; a view keeps more "
     'changes if it is defined with larger limits, "changes": {"retain_rows": n, "retain_bytes": n}'
 )
-OTHER_COLUMNS = "its columns have changed since it was loaded: load the DataFrame again, create the table again, or restart the query"
+OTHER_COLUMNS = "its columns are not those it was loaded with: load it again without schema(…), create the table anew, or restart the query"
 FIRST_BATCH_GONE = (
     "this query cannot continue: start it with a new checkpoint; the service keeps the version of the first batch (option 'snapshot') for "
     "an hour, and not across a restart: give the query more cores to read it in time, or start without 'snapshot'"

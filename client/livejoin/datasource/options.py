@@ -49,6 +49,8 @@ class Options:
         names = {name.lower() for name in (*_CONNECTION, *known, *_OF_SPARK)}
         if is_of_new_table(self._given):
             self._given = {name.removeprefix(_OF_TABLE): self._given[name] for name in self._given if name.startswith(_OF_TABLE)}
+        if self._given.keys() >= {"path", "relation"}:
+            raise DataSourceError("the name in load(…) is that of a view: leave it out, or the option 'relation'")
         if columns and not self._given.keys() & {"view", "relation"}:
             kept = columns[0].metadata.get(_METADATA, {})
             self._given = {name: value for name, value in kept.items() if name in names} | self._given
@@ -97,9 +99,9 @@ class Options:
 
     def text(self, name: str) -> str:
         """A required option."""
-        value = self.optional(name)
-        if not value:
-            table = "" if self._given else "; Spark passes on those of a table only if it was created without a list of columns"
+        if not (value := self.optional(name)):
+            given = ", ".join(self._given)
+            table = f"; given: {given}" if given else "; Spark passes on those of a table only if it was created without a list of columns"
             raise DataSourceError(f"the option {name!r} is required {self._what}{table}")
         return value
 
@@ -115,8 +117,7 @@ class Options:
 
     def whole(self, name: str, low: int, high: int = 2**63 - 1) -> int | None:
         """An integer from low to high; None if it is not given."""
-        value = self._given.get(name.lower())
-        if value is None:
+        if (value := self._given.get(name.lower())) is None:
             return None
         if not value.isdecimal() or not low <= int(value) <= high:
             raise DataSourceError(f"the option {name!r} must be an integer from {low:,} to {high:,}, not {value!r}")

@@ -146,8 +146,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             newest = lj.view(self._view).changes_end(self._read["token"])
             now, behind = time.monotonic(), newest["version"] - self._read["version"] if newest["rows"] else 0
             self._current = self._current if behind else now
-            place = {"token": newest["token"], "version": newest["version"]}
-            return place | {"behind_versions": behind, "behind_seconds": round(now - self._current)}
+            seconds = round(now - self._current)
+            return {"token": newest["token"], "version": newest["version"], "behind_versions": behind, "behind_seconds": seconds}
         return None  # the next batch will fail, and say why
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -208,11 +208,8 @@ def _query() -> str:
 
 def _now(view: View) -> Offset:
     """Where future changes begin: after those that existed when this was called."""
-    lines = b""
     with view.changes(wait=0, limit=1) as changes:
-        for lines in changes.lines():  # noqa: B007 - the last line is wanted
-            pass
-    progress = orjson.loads(lines.splitlines()[-1])
+        progress = orjson.loads(b"".join(changes.lines()).splitlines()[-1])
     return {"token": progress["token"], "version": progress["version"]}
 
 

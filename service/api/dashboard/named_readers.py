@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from service.api.http.media import Fields
+from service.views.live_view import LiveView
 
 HEADER = b"livejoin-reader"
 _FORGOTTEN_AFTER = 3600.0  # seconds
@@ -22,8 +23,12 @@ class NamedReader(NamedTuple):
     version: int
     at: float
 
-    def to_json(self, newest: int) -> dict[str, Any]:
-        shown = {"name": self.name, "view": self.view, "version": self.version, "behind": newest - self.version}
+    def behind(self, view: LiveView | None, newest: int) -> int:
+        """Number of versions that it has yet to read; 0 if none of them changes the view."""
+        return max(0, newest - (view.feed.quiet_until(self.version) if view and view.feed else self.version))
+
+    def to_json(self, view: LiveView | None, newest: int) -> dict[str, Any]:
+        shown = {"name": self.name, "view": self.view, "version": self.version, "behind": self.behind(view, newest)}
         return shown | {"idle_seconds": round(time.monotonic() - self.at, 1)}
 
 

@@ -169,8 +169,8 @@ def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
         "disk": _disk(folder),
         "warnings": warnings(published.number, folder, figures, dict(views), held),
     }
-    recent = [one.to_json(published.number) for one in context.named_readers.recent() if token.covers_view(one.view)]
-    shown["readers"] = recent[: -MOST_PINS - 1 : -1]
+    recent = [one for one in context.named_readers.recent() if token.covers_view(one.view)]
+    shown["readers"] = [one.to_json(engine.views.get(one.view), published.number) for one in recent[: -MOST_PINS - 1 : -1]]
     if held is not None:
         shown["pins"] = [_pin(one, published.number) for one in held[:MOST_PINS]]
     if token.covers_all and token.has("admin"):

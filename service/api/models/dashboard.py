@@ -91,7 +91,7 @@ class ReaderState(Body):
     name: str = Field(description="the name that the reader gives in the header `Livejoin-Reader`, such as that of a query on Spark")
     view: Name = Field(description="the view that it reads")
     version: Count = Field(description="the version up to which it has requested the view")
-    behind: Count = Field(description="how many versions are newer")
+    behind: Count = Field(description="how many versions are newer; 0 if none of them changes the view")
     idle_seconds: Seconds = Field(description="time since its last request, in seconds")
 
 

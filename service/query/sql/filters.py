@@ -351,7 +351,7 @@ def refuse(node: exp.Expr) -> None:
         if isinstance(one, exp.Tuple):
             raise unsupported(f"the comparison of {sql_of(one)}", _BY_COLUMN.get(type(one.parent), _IN_ORDER))
         if is_clock(one):
-            instead = 'a view changes only when its relations do: delete old rows ("retain" of the relation), or read a window of the view'
+            instead = 'a view changes only when its relations do: delete old rows ("retain"), or read it with a window or a constant'
             raise unsupported(f"{sql_of(one)} in a condition", instead)
 
 

@@ -37,6 +37,9 @@ def test_the_status_and_metrics_show_what_a_named_reader_has_read(shared_server:
         end = view.changes_end(reading["token"], 1)
         view.changes_between(reading["token"], end["token"]).to_table()
         assert shown() == (end["version"], last - end["version"]) and first < end["version"] < last
+        view.changes_between(end["token"], view.changes_end(end["token"])["token"]).to_table()
+        lj.relation("named_other").create({"id": "int64"}, "id").upsert([{"id": 1}])
+        assert shown() == (last, 0), "the changes of other relations are nothing to read"
 
 
 def test_they_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

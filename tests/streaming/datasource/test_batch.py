@@ -130,7 +130,7 @@ def test_a_view_that_is_another_one_now(hotel: Made) -> None:
         if sql != SQL:
             with pytest.raises(PySparkException) as error:
                 frame.count()
-            assert f"the view {h.view.name}: its columns have changed since it was loaded: load the DataFrame again" in failed(error)
+            assert f"the view {h.view.name}: its columns are not those it was loaded with: load it again without" in failed(error)
     h.book(1)
     h.work(1)
     assert frame.count() == 1
@@ -299,6 +299,9 @@ def test_columns_that_do_not_fit(hotel: Made, columns: str, said: str) -> None:
     [
         ({"vue": "x"}, "unknown option 'vue'"),
         ({}, "the option 'view' is required"),
+        ({"relation": "x_of", "changes": "true"}, "the option 'view' is required for reading; given: "),
+        ({"relation": "x_of", "path": "x"}, "the name in load(…) is that of a view: leave it out"),
+        ({"view": "x", "where": "id > now()"}, "read it with a window or a constant"),
         ({"view": "x", "parts": "0"}, "'parts' must be an integer from 1 to 1,000, not '0'"),
         ({"view": "x", "changes": "perhaps"}, "'changes' must be false or true"),
         ({"view": "nothing"}, "nothing"),
