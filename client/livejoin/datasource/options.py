@@ -1,7 +1,8 @@
 """The values of `option(…)`, validated, and the service that they name.
 
 Of a table of its catalog, Spark passes the options on only when the table is created, among names of its own, and then only the columns. So
-they are kept in the metadata of the first column.
+they are kept in the metadata of the first column. This is for reading: of columns that are written, the metadata may be that of the table
+from which they were read, which would then be written.
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ class Options:
         """A required option."""
         value = self.optional(name)
         if not value:
-            table = "" if self._given else "; Spark passes on those of a table only if it was created without a list of columns"
+            writing = "to write a table, repeat its options: INSERT INTO t WITH (url '…', relation 'r') …, or writeTo('t').options(…)"
+            reading = "Spark passes on those of a table only if it was created without a list of columns"
+            table = "" if self._given else f"; {writing if 'writing' in self._what else reading}"
             raise DataSourceError(f"the option {name!r} is required {self._what}{table}")
         return value
 
