@@ -50,11 +50,12 @@ class Options:
         names = {name.lower() for name in (*_CONNECTION, *known, *_OF_SPARK)}
         if is_of_new_table(self._given):
             self._given = {name.removeprefix(_OF_TABLE): self._given[name] for name in self._given if name.startswith(_OF_TABLE)}
-        if columns and not self._given.keys() & {"view", "relation"}:
-            kept = columns[0].metadata.get(_METADATA, {})
-            self._given = {name: value for name, value in kept.items() if name in names} | self._given
+        kept = columns[0].metadata.get(_METADATA, {}) if columns and not self._given.keys() & {"view", "relation"} else {}
+        if "overlaps" in names:
+            names |= {name for name in (*kept, *self._given) if name.startswith(_WINDOW)}
+        self._given = {name: value for name, value in kept.items() if name in names} | self._given
         for name in self._given:
-            if name not in names and not ("overlaps" in names and name.startswith(_WINDOW)):
+            if name not in names:
                 raise DataSourceError(f"unknown option {name!r} {what}: the options are {', '.join((*_CONNECTION, *known))}")
 
     def kept_in(self, columns: StructType) -> StructType:

@@ -48,6 +48,17 @@ def test_rows_and_columns_are_chosen_by_the_service(booked: Hotel) -> None:
     assert sorted(row["booking"] for row in joined.collect()) == sorted(b for b, j in whole if j == 100)
 
 
+def test_tables_choose(booked: Hotel) -> None:
+    """Seen: a table with a window for an interval had all rows, since only the names of options without one were kept."""
+    h, sql = booked, booked.spark.sql
+    options = f"url '{h.service.url}', view '{h.view.name}', columns 'job, booking', where 'booking < 199', `overlaps.b.stay` '1990,'"
+    try:
+        sql(f"CREATE TABLE chosen_t USING livejoin OPTIONS ({options})")
+        assert rows(sql("SELECT * FROM chosen_t")) == sorted((j, b) for b, j in rows(h.batch()) if b == 198) != []
+    finally:
+        sql("DROP TABLE IF EXISTS chosen_t")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
