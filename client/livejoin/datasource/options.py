@@ -84,10 +84,8 @@ class Options:
         chosen: dict[str, Any] = {"where": self.optional("where")} if "where" in self._given else {}
         if (columns := self.optional("columns")) is not None:
             chosen["columns"] = [name.strip() for name in next(csv.reader([columns], skipinitialspace=True), [])]
-        windows = {name.removeprefix(_WINDOW): self._window(name) for name in self._given if name.startswith(_WINDOW)}
-        if "overlaps" in self._given:
-            chosen["overlaps"] = self._window("overlaps")
-        elif windows:
+        given = [name for name in self._given if name == "overlaps" or name.startswith(_WINDOW)]
+        if windows := {name.removeprefix("overlaps").removeprefix("."): self._window(name) for name in given}:
             chosen["overlaps"] = windows
         return chosen
 

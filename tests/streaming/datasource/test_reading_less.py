@@ -40,6 +40,8 @@ def test_rows_and_columns_are_chosen_by_the_service(booked: Hotel) -> None:
     assert rows(h.batch(where="booking = 100 AND job < 60")) == [row for row in whole if row[0] == 100 and row[1] < 60]
     assert rows(h.batch(where="booking >= 190 OR job = 180", columns="job")) == sorted((j,) for b, j in whole if b >= 190 or j == 180)
     assert rows(h.batch(**{"overlaps.b.stay": "1990,"}, columns="job, booking")) == sorted((j, b) for b, j in whole if b >= 198)
+    both = h.batch(**{"overlaps": ",1985", "overlaps.b.stay": "1990,"})  # seen: the second was ignored
+    assert rows(both) == [row for row in whole if row[0] == 198] != []
     assert rows(relation(h, where="room = 'B'", overlaps="0,40", columns="id")) == [(1,), (3,)]
     key = relation(h, where="id = 7")
     assert key.collect() == [Row(id=7, room="B", s=70, e=85)] and key.rdd.getNumPartitions() == 1
