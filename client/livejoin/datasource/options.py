@@ -1,8 +1,9 @@
 """The values of `option(…)`, validated, and the service that they name.
 
 Of a table of its catalog, Spark passes the options on only when the table is created, among names of its own, and then only the columns. So
-they are kept in the metadata of the first column. This is for reading: of columns that are written, the metadata may be that of the table
-from which they were read, which would then be written.
+they are kept in the metadata of the first column. If columns have to be converted before they are written, Spark gives them the metadata of
+the table that is written; otherwise they keep that of the table from which they were read, which must not be written in its place. Spark
+removes `_UNCONVERTED` when it converts, so columns that have it do not say which table is written.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _CONNECTION = ("url", "token", "ca")
 _OF_SPARK = ("checkpointlocation", "queryname", "path")  # options that Spark passes on, and uses itself
 _METADATA, _OF_TABLE, _WINDOW = "livejoin", "option.", "overlaps."
+_UNCONVERTED = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's: the type as it was declared
 MOST_PARTS, LONGEST_HOLD = 1000, 3600
 
 
@@ -50,7 +52,8 @@ class Options:
         names = {name.lower() for name in (*_CONNECTION, *known, *_OF_SPARK)}
         if is_of_new_table(self._given):
             self._given = {name.removeprefix(_OF_TABLE): self._given[name] for name in self._given if name.startswith(_OF_TABLE)}
-        kept = columns[0].metadata.get(_METADATA, {}) if columns and not self._given.keys() & {"view", "relation"} else {}
+        metadata = columns[0].metadata if columns and not self._given.keys() & {"view", "relation"} else {}
+        kept = {} if "writing" in what and _UNCONVERTED in metadata else metadata.get(_METADATA, {})
         if "overlaps" in names:
             names |= {name for name in (*kept, *self._given) if name.startswith(_WINDOW)}
         self._given = {name: value for name, value in kept.items() if name in names} | self._given
@@ -62,7 +65,7 @@ class Options:
         """These columns of a new table, with its options."""
         if "token" in self._given:
             raise DataSourceError("anybody can read the options of a table: give the token in LIVEJOIN_TOKEN, not in the option 'token'")
-        columns[0].metadata[_METADATA] = self._given
+        columns[0].metadata |= {_METADATA: self._given, _UNCONVERTED: columns[0].dataType.simpleString()}
         return columns
 
     @property
@@ -99,7 +102,10 @@ class Options:
         """A required option."""
         value = self.optional(name)
         if not value:
-            writing = "to write a table, repeat its options: INSERT INTO t WITH (url '…', relation 'r') …, or writeTo('t').options(…)"
+            writing = (
+                "rows whose columns need no conversion do not say which table is written, so repeat its options: "
+                "INSERT INTO t WITH (url '…', relation 'r') …, or writeTo('t').options(…)"
+            )
             reading = "Spark passes on those of a table only if it was created without a list of columns"
             table = "" if self._given else f"; {writing if 'writing' in self._what else reading}"
             raise DataSourceError(f"the option {name!r} is required {self._what}{table}")

@@ -59,12 +59,12 @@ class LivejoinSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from livejoin.datasource.sink import BATCH, BatchWriter
 
-        return BatchWriter(self._options("for writing", *BATCH), schema, overwrite)
+        return BatchWriter(self._options("for writing", *BATCH, columns=schema), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         from livejoin.datasource.sink import STREAM, StreamWriter
 
-        return StreamWriter(self._options("for writing a stream", *STREAM), overwrite)
+        return StreamWriter(self._options("for writing a stream", *STREAM, columns=schema), overwrite)
 
     def _options(self, what: str, *known: str, columns: StructType | None = None) -> Options:
         from livejoin.datasource.options import Options

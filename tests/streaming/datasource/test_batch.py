@@ -193,8 +193,8 @@ def test_tables_of_the_catalog(hotel: Made) -> None:
         sql(f"CREATE TABLE clashes_t USING livejoin OPTIONS (url '{url}', view '{h.view.name}', Parts '2')")
         sql(f"CREATE TABLE bookings_t USING livejoin OPTIONS (url '{url}', relation '{h.bookings.name}', path '{h.folder}')")
         into = f"bookings_t WITH (url '{url}', relation '{h.bookings.name}')"
-        sql(f"INSERT INTO {into} VALUES (1, 'A', 0, 10), (2, 'B', 0, NULL)")
-        sql(f"INSERT INTO {into} (room, e, s, id) SELECT 'A', 10, 0, 3")
+        sql("INSERT INTO bookings_t VALUES (1, 'A', 0, 10), (2, 'B', 0, NULL)")
+        sql("INSERT INTO bookings_t (room, e, s, id) SELECT 'A', 10, 0, 3")
         assert h.booked == [1, 2, 3]
         h.lj.view(f"{h.view.name}_r", f"SELECT id, room FROM {h.bookings.name}")
         more = "COMMENT 'of all' TBLPROPERTIES ('ours' = '1')"
@@ -202,12 +202,16 @@ def test_tables_of_the_catalog(hotel: Made) -> None:
         assert sorted(map(tuple, sql("SELECT room, id FROM rooms_t").collect())) == [("A", 1), ("A", 3), ("B", 2)]
         assert [tuple(row) for row in sql("SELECT booking, job FROM clashes_t ORDER BY booking").collect()] == [(1, 1), (3, 1)]
         assert h.spark.read.option("parts", 3).table("clashes_t").where("booking = 3").count() == 1
-        for name in ("clashes_t VALUES (1, 1)", "bookings_t SELECT * FROM bookings_t"):
-            with pytest.raises(PySparkException) as error:
-                sql(f"INSERT INTO {name}")
-            assert "the option 'relation' is required for writing; to write a table, repeat its options" in failed(error)
-        sql(f"INSERT OVERWRITE {into} SELECT 3, 'A', 0, 10")
+        with pytest.raises(PySparkException) as error:
+            sql("INSERT INTO clashes_t VALUES (1, 1)")
+        assert "the option 'relation' is required for writing" in failed(error)
+        with pytest.raises(PySparkException) as error:
+            sql("INSERT INTO bookings_t SELECT * FROM bookings_t")
+        assert "the option 'relation' is required for writing; rows whose columns need no conversion" in failed(error)
+        sql("INSERT OVERWRITE bookings_t SELECT 3, 'A', 0, 10")
         assert h.booked == [3]
+        sql(f"INSERT OVERWRITE {into} SELECT 4, 'A', 0, 10")
+        assert h.booked == [4]
         secret = f"view '{h.view.name}', token 'lj_x'"
         for options, said in (("vue 'x'", "unknown option 'vue'"), (secret, "give the token in LIVEJOIN_TOKEN")):
             with pytest.raises(PySparkException) as error:
@@ -238,6 +242,8 @@ def test_a_table_is_not_written_when_another_is(hotel: Made) -> None:
         with pytest.raises(PySparkException, match="repeat its options"):
             h.spark.sql(query).writeTo("into_t").append()
         assert h.booked == [1, 2, 3]
+        h.spark.sql("INSERT INTO into_t SELECT id, 'C', s, e FROM from_t WHERE id = 3")  # 'C' gets another name
+        assert h.booked == [1, 2, 3] and [row["room"] for row in archive.rows()] == ["C"]
         h.spark.sql(f"INSERT OVERWRITE into_t WITH (url '{h.service.url}', relation '{archive.name}') {query}")
         h.spark.sql(query.replace("> 1", "= 1")).writeTo("into_t").options(url=h.service.url, relation=archive.name).append()
         assert h.booked == [1, 2, 3] == sorted(row["id"] for row in archive.rows())
