@@ -221,7 +221,7 @@ def row_params(
     if columns is not None:
         params["columns"] = ",".join('"' + column.replace('"', '""') + '"' for column in columns)
     if isinstance(overlaps, Mapping):
-        params |= {f"overlaps.{interval}": _window(window) for interval, window in overlaps.items()}
+        params |= {f"overlaps.{interval}".removesuffix("."): _window(window) for interval, window in overlaps.items()}
     elif overlaps is not None:
         params["overlaps"] = _window(overlaps)
     return params | {name: str(value) for name, value in given.items() if value is not None}

@@ -103,8 +103,8 @@ class _ChangesSource:
 class _Part:
     """A source of a `Stream`: the rest of a view's rows after a cursor, as inserts."""
 
-    def __init__(self, view: LiveView, reader: RowReader) -> None:
-        self._reader, self._made = reader, _ArrowEncoder(view, reader.schema.names)
+    def __init__(self, reader: RowReader) -> None:
+        self._reader, self._made = reader, _ArrowEncoder(reader.view, reader.schema.names)
 
     def step(self) -> Chunk:
         found = self._reader.read_with_keys(CHUNK_ROWS)
@@ -134,10 +134,9 @@ async def in_arrow(
     return Stream(context, context.followers, *begun, media.ARROW, _HEADERS)
 
 
-async def part_in_arrow(context: Context, view: LiveView, cursor: str) -> Response:
-    """Respond with the rest of the rows after `cursor`, as inserts. Problems of `open_rows`; `not-acceptable`."""
-    opened = partial(open_rows, context.engine.readers, view.name, cursor=cursor)
-    begun = await _begun(context, context.readers, opened, partial(_Part, view))
+async def part_in_arrow(context: Context, name: str, cursor: str) -> Response:
+    """Respond with the rest of a view's rows after `cursor`, as inserts. Problems of `open_rows`; `not-acceptable`."""
+    begun = await _begun(context, context.readers, partial(open_rows, context.engine.readers, name, cursor=cursor), _Part)
     return Stream(context, context.readers, *begun, media.ARROW, _HEADERS)
 
 

@@ -242,7 +242,7 @@ async def view_changes(request: ServiceRequest, name: ViewName, query: Annotated
         _require_unset(query, "since", "until", "limit", "wait")
         if asked is not None:
             raise bad_parameter("cursor", "is of a part with the rows and columns that were requested when its reading began")
-        return await part_in_arrow(context, view, cursor)
+        return await part_in_arrow(context, name, cursor)
     if kind == media.ARROW:
         assert since is not None and until is not None
         _require_unset(query, "limit", "wait")

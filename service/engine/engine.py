@@ -260,7 +260,8 @@ class Engine(ABC):
         other keys stay. Problems `not-found`, `bad-rows`."""
         with self.under_way.turn(batch):
             if (repeated := self.repeated(batch)) is not None:
-                self.stages.drop(self.relation(name), stage)
+                with suppress(Problem), self.stages.taken(self.relation(name), stage, batch, parts):
+                    pass  # sent once more
                 return repeated
             with self._rewrites.held(name) as held, self.stages.taken(held.relation, stage, batch, parts):
                 return self._rewrites.replace_held(held, batch, keep)

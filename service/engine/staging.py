@@ -124,13 +124,6 @@ class Stages:
             raise
         _remove(taken.values())
 
-    def drop(self, relation: Relation, name: str) -> None:
-        """Discard a stage, if it exists."""
-        with self._lock:
-            stage = self._stages.pop((relation.id, name), None)
-        if stage is not None:
-            _remove(stage.parts.values())
-
     def drop_all(self, relation: Relation) -> None:
         """Discard all stages of a relation that is dropped."""
         with self._lock:

@@ -212,6 +212,12 @@ class RowReader:
         self.schema, self.every = reading.schema, reading.every
 
     @property
+    def view(self) -> LiveView:
+        """That is read, as it was defined at the version."""
+        assert isinstance(self._reading, ViewReading)
+        return self._reading.view
+
+    @property
     def order(self) -> str:
         """Equal for two readers of a version with the same filters if they return the same rows in the same order, until the service
         restarts."""

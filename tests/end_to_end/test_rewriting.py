@@ -206,6 +206,22 @@ def test_staged_upserts(client: httpx.Client) -> None:
     assert ids(client) == {5}
 
 
+def test_a_commit_that_is_repeated_keeps_other_parts(client: httpx.Client) -> None:
+    """Seen: it dropped the whole stage, and what was committed later lacked their rows."""
+    for part in range(3):
+        ok(replace(client, [stay(part)], stage="noon", part=part))
+    params = {"stage": "noon", "commit": "true", "source": "noon", "epoch": 1}
+
+    def commit(parts: Any = None) -> Any:
+        return ok(client.post("/v1/relations/stays/replace", params=params, json=None if parts is None else {"parts": parts}))
+
+    assert not commit([0])["duplicate"] and commit([0])["duplicate"]
+    ok(replace(client, [stay(0)], stage="noon", part=0))  # sent again, too: it is dropped
+    assert commit([0])["duplicate"]
+    params["epoch"] = 2
+    assert commit()["applied"] == 2 and ids(client) == {1, 2}
+
+
 def test_parts_of_a_former_definition(client: httpx.Client) -> None:
     """Rows that an extension has made invalid cause the commit to be refused, unless their part was sent with `on_error=skip`."""
     where = "/v1/relations/spans/replace"

@@ -1,7 +1,9 @@
 """The values of `option(…)`, validated, and the service that they name.
 
 Of a table of its catalog, Spark passes the options on only when the table is created, among names of its own, and then only the columns. So
-they are kept in the metadata of the first column.
+they are kept in the metadata of the first column. If columns have to be converted before they are written, Spark gives them the metadata of
+the table that is written; otherwise they keep that of the table from which they were read, which must not be written in its place. Spark
+removes `_UNCONVERTED` when it converts, so columns that have it do not say which table is written.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 _CONNECTION = ("url", "token", "ca")
 _OF_SPARK = ("checkpointlocation", "queryname", "path")  # options that Spark passes on, and uses itself
 _METADATA, _OF_TABLE, _WINDOW = "livejoin", "option.", "overlaps."
+_UNCONVERTED = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's: the type as it was declared
 MOST_PARTS, LONGEST_HOLD = 1000, 3600
 
 
@@ -51,18 +54,20 @@ class Options:
             self._given = {name.removeprefix(_OF_TABLE): self._given[name] for name in self._given if name.startswith(_OF_TABLE)}
         if self._given.keys() >= {"path", "relation"}:
             raise DataSourceError("the name in load(…) is that of a view: leave it out, or the option 'relation'")
-        if columns and not self._given.keys() & {"view", "relation"}:
-            kept = columns[0].metadata.get(_METADATA, {})
-            self._given = {name: value for name, value in kept.items() if name in names} | self._given
+        metadata = columns[0].metadata if columns and not self._given.keys() & {"view", "relation"} else {}
+        kept = {} if "writing" in what and _UNCONVERTED in metadata else metadata.get(_METADATA, {})
+        if "overlaps" in names:
+            names |= {name for name in (*kept, *self._given) if name.startswith(_WINDOW)}
+        self._given = {name: value for name, value in kept.items() if name in names} | self._given
         for name in self._given:
-            if name not in names and not ("overlaps" in names and name.startswith(_WINDOW)):
+            if name not in names:
                 raise DataSourceError(f"unknown option {name!r} {what}: the options are {', '.join((*_CONNECTION, *known))}")
 
     def kept_in(self, columns: StructType) -> StructType:
         """These columns of a new table, with its options."""
         if "token" in self._given:
             raise DataSourceError("anybody can read the options of a table: give the token in LIVEJOIN_TOKEN, not in the option 'token'")
-        columns[0].metadata[_METADATA] = self._given
+        columns[0].metadata |= {_METADATA: self._given, _UNCONVERTED: columns[0].dataType.simpleString()}
         return columns
 
     @property
@@ -84,10 +89,8 @@ class Options:
         chosen: dict[str, Any] = {"where": self.optional("where")} if "where" in self._given else {}
         if (columns := self.optional("columns")) is not None:
             chosen["columns"] = [name.strip() for name in next(csv.reader([columns], skipinitialspace=True), [])]
-        windows = {name.removeprefix(_WINDOW): self._window(name) for name in self._given if name.startswith(_WINDOW)}
-        if "overlaps" in self._given:
-            chosen["overlaps"] = self._window("overlaps")
-        elif windows:
+        given = [name for name in self._given if name == "overlaps" or name.startswith(_WINDOW)]
+        if windows := {name.removeprefix("overlaps").removeprefix("."): self._window(name) for name in given}:
             chosen["overlaps"] = windows
         return chosen
 
@@ -101,7 +104,12 @@ class Options:
         """A required option."""
         if not (value := self.optional(name)):
             given = ", ".join(self._given)
-            table = f"; given: {given}" if given else "; Spark passes on those of a table only if it was created without a list of columns"
+            reading = "Spark passes on those of a table only if it was created without a list of columns"
+            writing = (
+                "for a table, repeat its options, since Spark does not say which one is written if no column needs a conversion: "
+                "INSERT INTO t WITH (url '…', relation 'r') …, or writeTo('t').options(…)"
+            )
+            table = f"; given: {given}" if given else f"; {writing if 'writing' in self._what else reading}"
             raise DataSourceError(f"the option {name!r} is required {self._what}{table}")
         return value
 

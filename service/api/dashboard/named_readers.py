@@ -40,8 +40,8 @@ class NamedReaders:
         self._lock = threading.Lock()
 
     def note(self, fields: Fields, view: str, version: int) -> None:
-        """Note what the request with these header fields reads, if it gives a name."""
-        if name := unquote(fields.get(HEADER, b"").decode("latin-1"))[:_LONGEST]:
+        """Note what the request with these header fields reads, if it gives a name, of which terminals get no control characters."""
+        if name := "".join(filter(str.isprintable, unquote(fields.get(HEADER, b"").decode("latin-1"))))[:_LONGEST]:
             with self._lock:
                 self._last.pop((name, view), None)
                 self._last[name, view] = NamedReader(name, view, version, time.monotonic())

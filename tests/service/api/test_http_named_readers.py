@@ -53,3 +53,11 @@ def test_they_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.name for one in readers.recent()] == ["q2", "q4", "q5", "q6", "q3"]
     monkeypatch.setattr(time, "monotonic", lambda: 3665.0)
     assert [one.name for one in readers.recent()] == ["q3"]
+
+
+def test_no_name_controls_a_terminal() -> None:
+    """Seen: `livejoin top` wrote what a reader had put into its name, such as the sequence that sets the title of a window."""
+    readers = NamedReaders()
+    for number, name in enumerate(("a\x1b]0;b\x07c", "é\n\x9b31m Ü", "\u202e\0")):
+        readers.note({HEADER: quote(name).encode()}, "v", number)
+    assert [one.name for one in readers.recent()] == ["a]0;bc", "é31m Ü"]

@@ -204,6 +204,23 @@ def test_a_part_as_inserts(shared_server: ServerProcess) -> None:
     problem(view.client.get(view.at, params=asked | {"cursor": "x"}, headers={"Accept": talk.ARROW}), 400, "bad-cursor")
 
 
+@pytest.mark.parametrize("sql", ["SELECT id, room FROM {}", "SELECT x.id, x.room, x.lo FROM {} x", "SELECT id, room, room AS lo FROM {}"])
+def test_a_part_of_a_view_that_is_another_one_now(shared_server: ServerProcess, sql: str) -> None:
+    """Seen: an internal error, or an answer that was cut off, since the columns were those of the new definition."""
+    client, number = shared_server.client(), next(NUMBERS)
+    relation, view = f"before_r{number}", f"before_v{number}"
+    talk.define(client, relation, TABLE)
+    talk.ok(talk.send(client, [{"relation": relation, "row": {"id": 1, "room": "A", "lo": 3, "hi": 5}}]))
+    talk.view(client, view, {"sql": f"SELECT id, room, lo FROM {relation}"})
+    (cursor,) = begin(client, view)["cursors"]
+    talk.ok(client.put(f"/v1/views/{view}?replace=true", json={"sql": sql.format(relation)}), 200)
+    asked = {"snapshot": "true", "cursor": cursor}
+    answer = client.get(f"/v1/views/{view}/changes", params=asked, headers={"Accept": "application/vnd.apache.arrow.stream"})
+    assert answer.status_code == 200, answer.text
+    (row,) = pa.ipc.open_stream(answer.content).read_all().to_pylist()
+    assert row == {"_op": "insert", "_version": row["_version"], f"{relation}.id": 1, "id": 1, "room": "A", "lo": 3}
+
+
 def test_a_reading_ends(shared_server: ServerProcess) -> None:
     view = Followed(shared_server.client())
     view.change((view.left, 1, 0), *((view.right, number, 5) for number in range(40)))

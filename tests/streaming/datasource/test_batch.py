@@ -21,7 +21,7 @@ from pyspark.sql.functions import broadcast
 
 import livejoin
 from tests.server_process import ServerProcess
-from tests.streaming.datasource.spark_hotel import COLUMNS_DDL, SQL, Made, failed
+from tests.streaming.datasource.spark_hotel import COLUMNS, COLUMNS_DDL, SQL, STAY, Made, failed
 from tests.waiting import until
 
 
@@ -192,6 +192,7 @@ def test_tables_of_the_catalog(hotel: Made) -> None:
     try:
         sql(f"CREATE TABLE clashes_t USING livejoin OPTIONS (url '{url}', view '{h.view.name}', Parts '2')")
         sql(f"CREATE TABLE bookings_t USING livejoin OPTIONS (url '{url}', relation '{h.bookings.name}', path '{h.folder}')")
+        into = f"bookings_t WITH (url '{url}', relation '{h.bookings.name}')"
         sql("INSERT INTO bookings_t VALUES (1, 'A', 0, 10), (2, 'B', 0, NULL)")
         sql("INSERT INTO bookings_t (room, e, s, id) SELECT 'A', 10, 0, 3")
         assert h.booked == [1, 2, 3]
@@ -204,8 +205,13 @@ def test_tables_of_the_catalog(hotel: Made) -> None:
         with pytest.raises(PySparkException) as error:
             sql("INSERT INTO clashes_t VALUES (1, 1)")
         assert "the option 'relation' is required for writing" in failed(error)
+        with pytest.raises(PySparkException) as error:
+            sql("INSERT INTO bookings_t SELECT * FROM bookings_t")
+        assert "the option 'relation' is required for writing; for a table, repeat its options" in failed(error)
         sql("INSERT OVERWRITE bookings_t SELECT 3, 'A', 0, 10")
         assert h.booked == [3]
+        sql(f"INSERT OVERWRITE {into} SELECT 4, 'A', 0, 10")
+        assert h.booked == [4]
         secret = f"view '{h.view.name}', token 'lj_x'"
         for options, said in (("vue 'x'", "unknown option 'vue'"), (secret, "give the token in LIVEJOIN_TOKEN")):
             with pytest.raises(PySparkException) as error:
@@ -218,6 +224,32 @@ def test_tables_of_the_catalog(hotel: Made) -> None:
     finally:
         for name in ("clashes_t", "bookings_t", "rooms_t", "listed"):
             sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_table_is_not_written_when_another_is(hotel: Made) -> None:
+    """Seen: rows of one table, inserted into another with the same columns, were written to the first, which INSERT OVERWRITE cut down to
+    them: where no column has to be converted, Spark passes on the metadata of what is read, not of what is written."""
+    h = hotel()
+    h.work(1)
+    h.book(1, 2, 3)
+    archive = h.lj.relation(f"{h.bookings.name}_archive").create(COLUMNS, "id", STAY)
+    try:
+        for name, relation in (("from_t", h.bookings), ("into_t", archive)):
+            h.spark.sql(f"CREATE TABLE {name} USING livejoin OPTIONS (url '{h.service.url}', relation '{relation.name}')")
+        query = "SELECT * FROM from_t WHERE id > 1"
+        with pytest.raises(PySparkException, match="repeat its options"):
+            h.spark.sql(f"INSERT OVERWRITE into_t {query}")
+        with pytest.raises(PySparkException, match="repeat its options"):
+            h.spark.sql(query).writeTo("into_t").append()
+        assert h.booked == [1, 2, 3]
+        h.spark.sql("INSERT INTO into_t SELECT id, 'C', s, e FROM from_t WHERE id = 3")  # 'C' gets another name
+        assert h.booked == [1, 2, 3] and [row["room"] for row in archive.rows()] == ["C"]
+        h.spark.sql(f"INSERT OVERWRITE into_t WITH (url '{h.service.url}', relation '{archive.name}') {query}")
+        h.spark.sql(query.replace("> 1", "= 1")).writeTo("into_t").options(url=h.service.url, relation=archive.name).append()
+        assert h.booked == [1, 2, 3] == sorted(row["id"] for row in archive.rows())
+    finally:
+        for name in ("from_t", "into_t"):
+            h.spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
 def test_rows_are_written_in_batch(hotel: Made) -> None:

@@ -40,12 +40,25 @@ def test_rows_and_columns_are_chosen_by_the_service(booked: Hotel) -> None:
     assert rows(h.batch(where="booking = 100 AND job < 60")) == [row for row in whole if row[0] == 100 and row[1] < 60]
     assert rows(h.batch(where="booking >= 190 OR job = 180", columns="job")) == sorted((j,) for b, j in whole if b >= 190 or j == 180)
     assert rows(h.batch(**{"overlaps.b.stay": "1990,"}, columns="job, booking")) == sorted((j, b) for b, j in whole if b >= 198)
+    both = h.batch(**{"overlaps": ",1985", "overlaps.b.stay": "1990,"})  # seen: the second was ignored
+    assert rows(both) == [row for row in whole if row[0] == 198] != []
     assert rows(relation(h, where="room = 'B'", overlaps="0,40", columns="id")) == [(1,), (3,)]
     key = relation(h, where="id = 7")
     assert key.collect() == [Row(id=7, room="B", s=70, e=85)] and key.rdd.getNumPartitions() == 1
     assert rows(h.spark.read.format("livejoin").option("url", h.service.url).load(h.view.name)) == whole
     joined = h.batch(where="job = 100").alias("v").join(relation(h).alias("b"), col("v.booking") == col("b.id"))
     assert sorted(row["booking"] for row in joined.collect()) == sorted(b for b, j in whole if j == 100)
+
+
+def test_tables_choose(booked: Hotel) -> None:
+    """Seen: a table with a window for an interval had all rows, since only the names of options without one were kept."""
+    h, sql = booked, booked.spark.sql
+    options = f"url '{h.service.url}', view '{h.view.name}', columns 'job, booking', where 'booking < 199', `overlaps.b.stay` '1990,'"
+    try:
+        sql(f"CREATE TABLE chosen_t USING livejoin OPTIONS ({options})")
+        assert rows(sql("SELECT * FROM chosen_t")) == sorted((j, b) for b, j in rows(h.batch()) if b == 198) != []
+    finally:
+        sql("DROP TABLE IF EXISTS chosen_t")
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ class UserJob:
         assert frame.alias("a").join(self.read(parts=2).alias("b"), "id").count() == 10
         for name, what in (("shown", "view 's'"), ("stored", "relation 'stays'")):
             self.spark.sql(f"CREATE TABLE {name} USING livejoin OPTIONS (url '{self.url}', {what})")
-        self.spark.sql("INSERT INTO stored SELECT 1, 'B', 0, 9")
+        self.spark.sql(f"INSERT INTO stored WITH (url '{self.url}', relation 'stays') SELECT 1, 'B', 0, 9")
         assert self.spark.sql("SELECT * FROM shown WHERE room = 'B'").count() == 1
         for name in ("shown", "stored"):
             self.spark.sql(f"DROP TABLE {name}")
