@@ -1,6 +1,6 @@
 """Batch joins of Spark frames: the entry point to the other modules here. `pyspark_livejoin` exports these names to users.
 
-    overlap_join(bookings, rooms, on=["room"])
+    overlap_join(bookings, rooms, on="room", how="left")
     live_join({"sql": "SELECT …"}, {"bookings": Table(frame, key=["id"], intervals={"stay": ("starts", "ends")}), …})
     print(explain(…))          # the same arguments
 
@@ -16,32 +16,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.engine.headless import parse_for_cells
 from streaming.cluster.candidates import ChosenLayout, candidates, choose
 from streaming.cluster.cells_batch import VIEW, CellValidator, join_in_cells
-from streaming.cluster.frames import Table, require_kept, with_values
+from streaming.cluster.frames import Table
 from streaming.cluster.layout import Coordinate, CoordinateValues, Role
+from streaming.cluster.overlap import Interval, PlannedOverlap, names_of, side_of
 from streaming.cluster.sampling import SAMPLED, Sample, Samples, pairs_of
 
 _ROWS_OF_A_CELL, _FEWEST_OF_A_CELL = 1_000_000, 20_000
+_COMPARED, _BROADCAST = 3 * 10**7, 10**6  # pairs of rows that Spark compares, and rows of `b`, of which each executor then has a copy
 _SEED = 1
 _NOTHING = np.empty(0, np.int64)
 
-Interval = Sequence[str]
-
 
 class PlannedJoin(NamedTuple):
-    """`pairs`: the estimated rows of the join, if known."""
-
     tables: Mapping[str, Table]
     definitions: Mapping[str, RelationDefinition]
-    view: dict[str, Any]
+    view: Mapping[str, Any]
     chosen: ChosenLayout
     samples: Samples
-    pairs: float | None = None
 
     def describe(self) -> str:
         lines = []
@@ -53,26 +49,21 @@ class PlannedJoin(NamedTuple):
         lines.append(f"cells       {chosen.layout.cells}, {chosen.copies:.2f} copies a row; {chosen.largest:,.0f} of {rows:,} rows in one")
         for name, part in chosen.hot:
             lines.append(f"hot key     {part:.0%} of the rows have one {name}, all in one cell: an overlap in an INNER JOIN divides it")
-        if self.pairs is not None:
-            lines.append(f"rows out    about {self.pairs:,.0f}")
         return "\n".join(lines)
 
 
 def overlap_join(
     a: DataFrame, b: DataFrame, a_interval: Interval = ("starts", "ends"), b_interval: Interval = ("starts", "ends"),
-    on: Sequence[str] = (), bounds: str = "[)",
+    on: Sequence[str] | str = (), bounds: str = "[)", how: str = "inner", suffixes: Sequence[str | None] = ("_x", "_y"),
 ) -> DataFrame:  # fmt: skip
     """The pairs of rows whose intervals share a point, and that are equal in the columns `on`: the columns of `a`, then those of `b`
-    without `on`. `bounds` are those of both; a null end is unbounded, and a row with an empty interval has no partners. An end that is NaN,
-    infinite, or next to the limits of int64 fails the job.
+    without `on`; names that both have get the `suffixes`. `how`: "left" adds the rows of `a` that have no partner, with nulls; "semi" and
+    "anti" are the rows of `a` that have a partner, and those that have none. `bounds` are those of both; a null end is unbounded, and a row
+    with an empty interval, or a null in `on`, has no partners. An end that is NaN, infinite, or next to the limits of int64 fails the job.
 
-    Raises ValueError (names that both have), TypeError (columns of unsupported types), BadDefinition, Problem.
+    Raises ValueError (the arguments), TypeError (a type in `on` or the intervals that cells do not support), BadDefinition, Problem.
     """
-    planned = _plan_overlap(a, b, a_interval, b_interval, on, bounds)
-    joined = join_in_cells(planned.tables, planned.definitions, planned.view, planned.chosen.layout, strict=False)
-    fields = [(f"a{index}", one) for index, one in enumerate(a.schema.fields)]
-    fields += [(f"b{index}", one) for index, one in enumerate(b.schema.fields) if one.name not in on]
-    return joined.select(*(F.col(name).cast(one.dataType).alias(one.name) for name, one in fields))
+    return _plan_overlap(a, b, a_interval, b_interval, on, bounds, how, suffixes).joined()
 
 
 def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> DataFrame:
@@ -90,43 +81,34 @@ def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], 
 def explain(*arguments: Any, **named: Any) -> str:
     """How a join would be executed, line by line; the arguments are those of `overlap_join`, or of `live_join`. Only counts and samples."""
     first = arguments[0] if arguments else named.get("a")
-    planned = _plan_overlap if isinstance(first, DataFrame) else _plan_view
-    return planned(*arguments, **named).describe()
+    if isinstance(first, DataFrame):
+        return _plan_overlap(*arguments, **named).description
+    return _plan_view(*arguments, **named).describe()
 
 
 def _plan_overlap(
     a: DataFrame, b: DataFrame, a_interval: Interval = ("starts", "ends"), b_interval: Interval = ("starts", "ends"),
-    on: Sequence[str] = (), bounds: str = "[)",
+    on: Sequence[str] | str = (), bounds: str = "[)", how: str = "inner", suffixes: Sequence[str | None] = ("_x", "_y"),
+) -> PlannedOverlap:  # fmt: skip
+    on = (on,) if isinstance(on, str) else on
+    x, y = side_of("a", a, a_interval, on, bounds), side_of("b", b, b_interval, on, bounds)
+    planned = PlannedOverlap(x, y, how, names_of(a, b, on, how, suffixes))
+    tables = planned.tables()
+    view = planned.view(tables)
+    parse_for_cells(VIEW, view, {letter: table.definition() for letter, table in tables.items()})  # refuses types that differ
+    counts = {letter: side.able().count() for letter, side in (("a", x), ("b", y))}
+    if counts["a"] * counts["b"] <= _COMPARED and counts["b"] <= _BROADCAST:
+        return planned
+    plan = _plan_view(view, tables, counts={letter: counts[letter] for letter, side in (("a", x), ("b", y)) if planned.travels(side)})
+    samples = plan.samples["a"], plan.samples["b"]
+    (index,) = (index for index, one in samples[0].given.items() if one.starts is not None)
+    return planned._replace(layout=plan.chosen.layout, description=f"{plan.describe()}\nrows out    about {pairs_of(*samples, index):,.0f}")
+
+
+def _plan_view(
+    definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0, counts: Mapping[str, int] | None = None
 ) -> PlannedJoin:  # fmt: skip
-    if twice := set(a.columns) & (set(b.columns) - set(on)):
-        raise ValueError(f"both frames have the column {min(twice)}: rename it in one of them")
-    tables, keys = dict[str, Table](), []
-    for letter, frame, interval in (("a", a, a_interval), ("b", b, b_interval)):
-        if frame.isStreaming:
-            raise ValueError(f"{letter} is a stream, but overlap_join joins only batch frames: join streams with live_join")
-        names = {name: f"{letter}{number}" for number, name in enumerate(frame.columns)}
-        for name in (*on, *interval):
-            if name not in names:
-                raise ValueError(f"{letter} has no column {name}: its columns are {', '.join(frame.columns)}")
-        require_kept(frame)
-        start, end = (names[name] for name in interval)
-        renamed = frame.toDF(*names.values())
-        intervals = {"i": (start, end, bounds)}
-        Table(renamed, (), intervals).definition()  # bounds, and types that intervals may have
-        said = f"{letter}.{interval[0]}", f"{letter}.{interval[1]}"
-        tables[letter] = Table(with_values(renamed, start, end, bounds if start != end else "[]", said), (), intervals)
-        keys.append([names[name] for name in on])
-    equal = [{"equal": [f"a.{x}", f"b.{y}"]} for x, y in zip(*keys, strict=True)]
-    select = [f"{one}.{name} as {name}" for one, table in tables.items() for name in table.frame.columns]
-    view = {"from": {"a": "a", "b": "b"}, "join": [*equal, {"overlaps": ["a.i", "b.i"]}], "select": select, "changes": False}
-    planned = _plan_view(view, tables)
-    x, y = planned.samples["a"], planned.samples["b"]
-    (index,) = (index for index in x.given if x.given[index].starts is not None)
-    return planned._replace(pairs=pairs_of(x, y, index))
-
-
-def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> PlannedJoin:
-    """The caller checks `max_copies`. Raises ValueError (a stream)."""
+    """The caller checks `max_copies`. `counts`: of rows, by table, as far as they are known. Raises ValueError (a stream)."""
     if streams := [name for name, table in tables.items() if table.frame.isStreaming]:
         raise ValueError(f"{min(streams)} is a stream, which cannot be sampled: use stream_layout with batch frames of similar rows")
     view = {"sql": definition} if isinstance(definition, str) else dict(definition)
@@ -134,7 +116,7 @@ def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table],
     query = parse_for_cells(VIEW, view, definitions).query
     aliases = query.whole.aliases
     possible = candidates(query)
-    samples, counts = dict[str, Sample](), dict[str, int]()
+    samples, counts = dict[str, Sample](), dict(counts or {})
     for alias, relation in aliases:
         if relation not in counts:
             counts[relation] = tables[relation].frame.count()

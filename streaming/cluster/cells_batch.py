@@ -137,8 +137,8 @@ def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_
     plan = CellPlan(layout_text, dict(relation_texts), view_text)
     layout, own = Layout.of_json(layout_text), plan.own()
     view, names = parse_for_cells(VIEW, json.loads(view_text), plan.definitions()), layout.names()
-    views = []
-    for index, tests in enumerate(layout.home_tests()):
+    views, is_of_pairs = [], set(names) == set(dict(view.query.aliases))  # otherwise EXISTS: a row may be found in each of its cells
+    for index, tests in enumerate(layout.home_tests() if is_of_pairs else [[]]):
         filters = [Filter(ColumnRef(alias, here(coordinate)), "=", is_here) for alias, coordinate, is_here in tests]
         views.append(over(view, own, names, filters)._replace(name=f"{VIEW}{index}"))
     homes = [CellHome({alias: (of, here(position)) for alias, of in intervals.items()}) for position, intervals in layout.homes()]

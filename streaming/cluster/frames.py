@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -28,7 +28,7 @@ _PLAIN: Sequence[tuple[tuple[type, ...], str, T.DataType]] = (
 )
 _MOST_DIGITS = 18
 _OURS = re.compile(f"{TIE}|_(hash|here)[0-9]+")  # `hashed`; `here` in packing
-_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -75,41 +75,64 @@ class Table:
         return column + F.lit(0.0) if isinstance(kind, T.DoubleType) else column  # -0.0 is 0.0
 
 
-def require_kept(frame: DataFrame) -> None:
+def require_kept(columns: Iterable[T.StructField]) -> None:
     """Raises TypeError (a column of a type that cells do not support, such as a text with a collation)."""
-    for one in frame.schema.fields:
+    for one in columns:
         _kind(one)
 
 
-def whole(frame: DataFrame, name: str) -> Column:
-    """The values of a column of integers, dates or timestamps as int64."""
+def is_kept(frame: DataFrame) -> bool:
+    """Whether cells support the types of all columns."""
+    try:
+        require_kept(frame.schema.fields)
+    except TypeError:
+        return False
+    return True
+
+
+def checked(frame: DataFrame, interval: tuple[str, str, str], said: tuple[str, str]) -> DataFrame:
+    """The same rows. A value that cells do not support as an endpoint (NaN, an infinity, next to the limits of int64) is an error of the
+    job, which names the columns as in `said`."""
+    *ends, bounds = interval
+    opens = opens_of(bounds)
+    if is_continuous(frame, interval):
+        bad = [F.isnan(F.col(name)) | (F.abs(F.col(name)) == F.lit(float("inf"))) for name in ends]
+    else:
+        low = LOWEST + (not opens[0]), LOWEST + 1 + opens[1]
+        high = HIGHEST - 1 - opens[0], HIGHEST - (not opens[1])
+        bad = [~_whole(frame, name).between(*between) for name, between in zip(ends, zip(low, high, strict=True), strict=True)]
+    kept = {}
+    for name, is_bad, called in zip(ends, bad, said, strict=True):
+        reason = F.format_string(f"{called.replace('%', '%%')}: %s cannot be an endpoint (write null for an unbounded side)", F.col(name))
+        kept[name] = F.when(is_bad, F.raise_error(reason)).otherwise(F.col(name))
+    return frame.withColumns(kept)
+
+
+def is_continuous(frame: DataFrame, interval: tuple[str, str, str]) -> bool:
+    return isinstance(frame.schema[interval[0]].dataType, (T.FloatType, T.DoubleType))
+
+
+def closed(frame: DataFrame, interval: tuple[str, str, str]) -> tuple[Column, Column]:
+    """The first and the last value of each interval as int64, or the ends of an interval of floats; null if unbounded."""
+    start, end, bounds = interval
+    if is_continuous(frame, interval):
+        return F.col(start), F.col(end)
+    opens = opens_of(bounds)
+    return _whole(frame, start) + F.lit(int(opens[0])), _whole(frame, end) - F.lit(int(opens[1]))
+
+
+def opens_of(bounds: str) -> tuple[bool, bool]:
+    return bounds[0] == "(", bounds[1] == ")"
+
+
+def _whole(frame: DataFrame, name: str) -> Column:
+    """The values of a column of integers, decimals, dates or timestamps as int64."""
     kind = frame.schema[name].dataType
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(F.col(name))
+    if isinstance(kind, T.DecimalType):
+        return (F.col(name) * F.lit(Decimal(10**kind.scale))).cast("long")
     return (F.unix_date(F.col(name)) if isinstance(kind, T.DateType) else F.col(name)).cast("long")
-
-
-def with_values(frame: DataFrame, start: str, end: str, bounds: str, said: tuple[str, str]) -> DataFrame:
-    """The rows whose interval contains a value; a null point contains none, and would be in all cells. A value that cells do not support as
-    an endpoint (NaN, an infinity, next to the limits of int64) is an error of the job, which names the columns as in `said`."""
-    kind, ends, opens = frame.schema[start].dataType, (start, end), (bounds[0] == "(", bounds[1] == ")")
-    if isinstance(kind, (T.FloatType, T.DoubleType)):
-        bad = [F.isnan(F.col(name)) | (F.abs(F.col(name)) == F.lit(float("inf"))) for name in ends]
-        has_value = F.col(start) < F.col(end) if any(opens) else F.col(start) <= F.col(end)
-    elif isinstance(kind, T.DecimalType):
-        bad = []
-        has_value = F.col(end) - F.col(start) >= F.lit(Decimal(sum(opens)).scaleb(-kind.scale))
-    else:
-        first, last = numbers = [whole(frame, name) for name in ends]
-        low = _LOWEST + (not opens[0]), _LOWEST + 1 + opens[1]
-        high = _HIGHEST - 1 - opens[0], _HIGHEST - (not opens[1])
-        bad = [~number.between(*between) for number, between in zip(numbers, zip(low, high, strict=True), strict=True)]
-        distance = F.coalesce(F.try_subtract(last, first) >= F.lit(sum(opens)), F.lit(True))  # null: beyond int64
-        has_value = (first <= last) & distance
-    for name, is_bad, called in zip(ends, bad, said, strict=False):
-        reason = F.format_string(f"{called.replace('%', '%%')}: %s cannot be an endpoint (write null for an unbounded side)", F.col(name))
-        frame = frame.withColumn(name, F.when(is_bad, F.raise_error(reason)).otherwise(F.col(name)))
-    return frame.where(F.coalesce(has_value, F.lit(start != end)))
 
 
 def hashed(number: int) -> str:

@@ -72,6 +72,7 @@ def hot(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
 SETS: Mapping[str, Callable[[np.random.Generator, int], dict[str, np.ndarray]]] = {
     "uniform": uniform, "burst": burst, "0.02 % long": long, "80 % of one key": hot,
 }  # fmt: skip
+BESIDE_EQUALITY: Mapping[str, float] = {"uniform": 2.0, "80 % of one key": 6.0}  # times Spark's join of equal starts, at most
 VIEW = "SELECT a.id AS x, b.id AS y FROM a JOIN b ON {} overlaps(a.i, b.i)"
 PAIRS = "SELECT count(*) FROM a JOIN b ON {} a.s < b.e AND b.s < a.e"
 
@@ -136,6 +137,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     turns = 1 if scale.quick else _TURNS
     with session("local[2]") as spark:
         figures = [figure for name in SETS for figure in measured(spark, name, rows, note)]
+        figures += [beside_equality(spark, name, largest // 2, turns, note) for name in BESIDE_EQUALITY]
         sizes = {size: middle(cells_of(pair_of(spark, uniform, size)) for _ in range(turns)) for size in (rows // 2, rows)}
         pair = pair_of(spark, uniform, largest)
         in_turns = [{cells: cells_of(pair, cells) for cells in (None, *CELLS)} for _ in range(turns)]
@@ -242,6 +244,17 @@ def measured(spark: SparkSession, name: str, rows: int, note: Note) -> list[Figu
     note(f"{name}: {found['cells']:,} rows; with the sample, {sampled:.1f}; {said}")
     about = {"rows a side": rows, "rows out": found["cells"]}
     return [Figure(f"{name}, with the sample", sampled, "s", less=True, rivals=alone, parameters=about)]
+
+
+def beside_equality(spark: SparkSession, name: str, rows: int, turns: int, note: Note) -> Figure:
+    """Measure `overlap_join`, with its sample, and Spark's join of equal starts, in turns."""
+    pair = pair_of(spark, SETS[name], rows)
+    equal = pair.x.join(pair.y, pair.x["s"] == pair.y["s2"])
+    took = [(seconds(equal.count), seconds(lambda: pair.joined().count())) for _ in range(1 + turns)][1:]
+    first, second = (float(np.median(one)) for one in zip(*took, strict=True))
+    note(f"{name}, {rows:,} rows a side: overlap_join {second:.2f} s, equality {first:.2f} s")
+    beside = [Rival("Spark's join of equal starts", 1.0, f"{first:.2f} s")]
+    return Figure(f"{name}, overlap_join", second / first, "×", BESIDE_EQUALITY[name], True, beside, {"rows a side": rows})
 
 
 def twice(name: str, made: Callable[[], DataFrame], found: dict[str, int]) -> Took:

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_livejoin import Table, explain, live_join, overlap_join, snapshot, status, stream_layout
+from streaming.cluster import batch
 from tests.streaming.cluster.stream_query import settings
 
 SQL = "SELECT a.id AS x, b.id AS y FROM a JOIN b ON a.room = b.room AND overlaps(a.stay, b.stay)"
@@ -62,6 +63,8 @@ class Job:
         of_pairs = overlap_join(
             frame.withColumnRenamed("id", "x"), frame.withColumnsRenamed({"id": "y", "s": "t", "e": "u"}), ("s", "e"), ("t", "u"), ["room"]
         )
+        batch._COMPARED = 0  # as of many rows
+        lonely = overlap_join(frame, frame.where("id < 100"), ("s", "e"), ("s", "e"), "room", how="anti")
         stay = {"stay": ("s", "e")}
         frame.write.parquet(str(self.folder / "stays"))
         stream = self.spark.readStream.schema(STAYS).parquet(str(self.folder / "stays"))
@@ -73,6 +76,7 @@ class Job:
         return {
             "rows": rows,
             "overlap_join": self.pairs(of_pairs),
+            "anti": sorted(row["id"] for row in lonely.collect()),
             "live_join": self.pairs(live_join(SQL, frames)),
             "explain": explain(SQL, frames),
             "stream": sorted([row["x"], row["y"]] for row in emitted),
