@@ -77,8 +77,8 @@ def _forms(meet: Meet, exact: bool) -> Iterator[tuple[Span, Span]]:
             yield left._replace(end=left.start, start_open=False, start_plus=0), ray
     points = [Span(one.alias, one.start, one.start, declared=False) for one in (left, right)]
     if len(meet.comparisons) == 2 and exact and left.start == left.end and right == points[1]:
-        plus = {"start_plus": -left.end_plus, "end_plus": -left.start_plus}
-        yield points[0], right._replace(**plus, start_open=left.end_open, end_open=left.start_open)
+        window = right._replace(start_plus=-left.end_plus, end_plus=-left.start_plus)
+        yield points[0], window._replace(start_open=left.end_open, end_open=left.start_open)
 
 
 def residual_of(query: Query, relations: Relations) -> tuple[Residual, ...]:
