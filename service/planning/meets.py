@@ -7,7 +7,7 @@ as a window, one as two rays. Other conditions (texts, bools, floats that may be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
 from livejoin.wire.schema import RelationDefinition
@@ -38,6 +38,47 @@ def overlaps_of(query: Query, relations: Relations) -> list[Meet]:
     by_alias = {alias: relations[name] for alias, name in query.aliases}
     found = [Meet(span_of(x, by_alias[x.alias]), span_of(y, by_alias[y.alias]), f"overlaps({x}, {y})") for x, y in query.overlaps]
     return found + list(_windows(query, by_alias))
+
+
+def half_lines_of(query: Query, relations: Relations) -> list[Meet]:
+    """The same conditions with one span for each alias, in which a column that is compared is a half-line, a window or a point, as in Tao
+    and Yi, section 1.1: `a.x <= b.y AND b.y <= c.z` are [a.x, ∞), [b.y, b.y] and (-∞, c.z]. [] if there are none."""
+    by_alias = {alias: relations[name] for alias, name in query.aliases}
+    exact = all(_type_of(ref, by_alias) != "float64" for one in query.comparisons for ref in one.columns)
+    return _with_one_span(meets_of(query, relations), {}, exact) or []
+
+
+def _with_one_span(meets: Sequence[Meet], spans: Mapping[str, Span], exact: bool) -> list[Meet] | None:
+    if not meets:
+        return []
+    for left, right in _forms(meets[0], exact):
+        known = spans.get(left.alias, left), spans.get(right.alias, right)
+        if all(map(_is_same, known, (left, right))):
+            rest = _with_one_span(meets[1:], {**spans, left.alias: known[0], right.alias: known[1]}, exact)
+            if rest is not None:
+                return [meets[0]._replace(left=known[0], right=known[1]), *rest]
+    return None
+
+
+def _is_same(one: Span, other: Span) -> bool:
+    """A null point matches nothing, declared or not."""
+    return one == other or (one.start == one.end and one._replace(declared=other.declared) == other)
+
+
+def _forms(meet: Meet, exact: bool) -> Iterator[tuple[Span, Span]]:
+    """The pairs of spans that say the same: a sum of exact numbers can be moved from one to the other."""
+    left, right, *_ = meet
+    yield left, right
+    if len(meet.comparisons) == 1:
+        if exact or not right.end_plus:
+            yield left._replace(start_plus=left.start_plus - right.end_plus), right._replace(start=right.end, end_plus=0)
+        if exact or not left.start_plus:
+            ray = right._replace(end_plus=right.end_plus - left.start_plus, end_open=left.start_open)
+            yield left._replace(end=left.start, start_open=False, start_plus=0), ray
+    points = [Span(one.alias, one.start, one.start, declared=False) for one in (left, right)]
+    if len(meet.comparisons) == 2 and exact and left.start == left.end and right == points[1]:
+        window = right._replace(start_plus=-left.end_plus, end_plus=-left.start_plus)
+        yield points[0], window._replace(start_open=left.end_open, end_open=left.start_open)
 
 
 def residual_of(query: Query, relations: Relations) -> tuple[Residual, ...]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from service.errors import Problem, unsupported
 from service.planning.binding import Counts, equal_classes
 from service.planning.hypergraph import hypergraph
-from service.planning.meets import Relations, is_natural, meets_of, residual_of
+from service.planning.meets import Relations, is_natural, meets_of, overlaps_of, residual_of
 from service.planning.plans import (
     bow_tie,
     boxes,
@@ -32,6 +32,7 @@ from service.planning.plans import (
     view_tree,
 )  # fmt: skip
 from service.planning.plans.plan import (
+    LEMMA_9,
     THEOREM_1,
     THEOREM_3,
     THEOREM_4,
@@ -287,6 +288,9 @@ def _in_the_way(query: Query, relations: Relations) -> str:
         return THEOREM_NATURAL + ("; it does not apply to self-joins, but no better algorithm is implemented for them" if itself else "")
     if len(query.aliases) > 2 and dimensions(query, relations) > 1:
         return THEOREM_3
+    spans = {span for meet in overlaps_of(query, relations) for span in (meet.left, meet.right)}
+    if len({span.alias for span in spans}) < len(spans):
+        return LEMMA_9
     leaves_out = " AND ".join(map(str, query.compared))
     if len(query.aliases) == 2 and leaves_out:
         return f"{THEOREM_1}: two sets and one overlap; rows that {leaves_out} excludes are visited too"

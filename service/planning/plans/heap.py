@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.planning.binding import equal_classes
-from service.planning.meets import Relations, overlaps_of
+from service.planning.meets import Relations, half_lines_of, overlaps_of
 from service.planning.plans.plan import (
     THEOREM_3,
     THEOREM_4,
@@ -29,7 +29,8 @@ WORDS = f"joins of two to {MOST} relations with one interval each, and with one 
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
-    aliases, meets = names(query), overlaps_of(query, relations)
+    aliases = names(query)
+    meets = (len(aliases) <= MOST and half_lines_of(query, relations)) or overlaps_of(query, relations)
     spans: dict[str, Span] = {}
     for meet in meets:
         for span in (meet.left, meet.right):
@@ -37,7 +38,8 @@ def make(query: Query, relations: Relations) -> Plan | None:
                 return None
     classes = equal_classes(query)
     common = all(tuple(ref.alias for ref in one) == aliases for one in classes)
-    edges = tuple(sorted({(aliases.index(meet.left.alias), aliases.index(meet.right.alias)) for meet in meets}))
+    ends = ((aliases.index(meet.left.alias), aliases.index(meet.right.alias)) for meet in meets)
+    edges = tuple(sorted({(min(pair), max(pair)) for pair in ends}))
     if not (common and 2 <= len(aliases) <= MOST and connected(len(aliases), edges)):
         return None
     others = [one for one in query.comparisons if all(one not in meet.comparisons for meet in meets)]

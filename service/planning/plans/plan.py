@@ -23,6 +23,10 @@ THEOREM_3 = (
     "updates and delay (unless the OMv conjecture fails)"
 )
 THEOREM_4 = "Tao and Yi, Theorem 4"
+LEMMA_9 = (
+    "Tao and Yi, Lemma 9: a relation in the middle that meets its neighbours by two different intervals admits no structure with "
+    "polylogarithmic updates and delay (unless the OMv conjecture fails)"
+)
 THEOREM_NATURAL = (
     "Berkholz, Keppeler and Schweikardt, Answering Conjunctive Queries under Updates: a natural join that is not hierarchical, of "
     "different relations, admits no structure with updates and delay below the square root of n (unless the OMv conjecture fails)"

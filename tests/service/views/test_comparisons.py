@@ -147,6 +147,37 @@ def test_duckdb_confirms_what_is_judged_after_outer_joins(tmp_path: Path, seed: 
     confirm(tmp_path, rng, ((text, text) for text in texts), count)
 
 
+def chain(rng: random.Random) -> str:
+    """Three to five relations, each of which is compared with one before it; some of them are joined by an interval each."""
+    aliases = list(zip("xyzwv"[: rng.choice((3, 3, 4, 4, 5))], "lrlrl", strict=False))
+    kind = rng.choice((["p", "q", "k"], ["p", "k"], ["m"]))
+    columns = {alias: rng.choice(kind) for alias, _ in aliases}
+    forms = ("{0} < {1}", "{0} <= {1}", "{0} + 1 < {1}", "{0} <= {1} - 2", "abs({0} - {1}) <= 1", "{0} BETWEEN {1} - 1 AND {1}")
+    conditions = []
+    for at, (alias, _) in list(enumerate(aliases))[1:]:
+        other = rng.choice([name for name, _ in aliases[:at]]) if rng.random() < 0.7 else aliases[at - 1][0]
+        mine, theirs = f"{alias}.{columns[alias]}", f"{other}.{columns[other]}"
+        one, two = rng.sample((mine, theirs), 2)
+        form = rng.choice(forms) if kind == ["m"] or rng.random() < 0.8 else f"{alias}.p <= {theirs} AND {theirs} < {alias}.q"
+        conditions.append(form.format(one, two))
+    if rng.random() < 0.3:
+        conditions.append("x.p < y.q")
+    if rng.random() < 0.4:
+        conditions += [f"x.k = {alias}.k" for alias, _ in aliases[1:]]
+    keys = {"l": "{0}.id AS {0}i", "r": "{0}.nr AS {0}n, {0}.site AS {0}s"}
+    ids = ", ".join(keys[name].format(alias) for alias, name in aliases[1:])
+    froms = ", ".join(f"{name} {alias}" for alias, name in aliases)
+    return f"SELECT x.id, {ids} FROM {froms} WHERE {' AND '.join(conditions)} AND x.p < 2 AND {aliases[-1][0]}.q > 4"
+
+
+@pytest.mark.usefixtures("with_another_decimal")
+@pytest.mark.parametrize(("seed", "count"), CASES)
+def test_duckdb_confirms_chains_of_comparisons(tmp_path: Path, seed: int, count: int) -> None:
+    print("seed", seed)
+    rng = random.Random(seed)
+    confirm(tmp_path, rng, ((text, text) for text in (chain(rng) for _ in count_up())), count)
+
+
 def test_a_column_that_a_condition_computes_with_stays_without_nulls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(3)
     engine, rows = opened(tmp_path), Rows(rng, 30)
