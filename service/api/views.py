@@ -112,6 +112,7 @@ def _emptiness(engine: Instance, name: str) -> Steps[tuple[int, bool | None]]:
     """Return version and emptiness; None if a comparison drops many candidates and no row has been found yet."""
     until = time.monotonic() + EMPTY_WAIT
     with closing(open_rows(engine.readers, name)) as reader:
+        reader.leave_uncounted()
         while (empty := reader.empty()) is None and time.monotonic() < until:
             yield
         return reader.version, empty

@@ -223,6 +223,11 @@ class RowReader:
         restarts."""
         return f"{self._owner} {_made(self._pin, self._reading)}"
 
+    def leave_uncounted(self) -> None:
+        """Keep what is read out of the statistics of the view."""
+        assert isinstance(self._reading, ViewReading)
+        self._reading.is_counted = False
+
     def empty(self) -> bool | None:
         """Whether there is no row at all, before the first one was read; None: not known yet, call again."""
         if self._empty is None:

@@ -53,6 +53,7 @@ class ViewReading:
         self._cursor, self._delays = cursor, delays
         self._empty = empty if empty or whole else None
         self._counted = Counts()  # of the cursor
+        self.is_counted = True  # in the view's statistics
 
     def show(self, columns: Sequence[str]) -> None:
         """Return only these columns, in this order. Problem `bad-parameter`."""
@@ -80,6 +81,8 @@ class ViewReading:
     def fill(self, limit: int) -> Combination:
         started = time.perf_counter()
         found = self._cursor.fill(limit)
+        if not self.is_counted:
+            return found
         counts, before = self._cursor.counts, self._counted
         self.view.read_counts.add(len(found[0]), before, counts)
         self._counted = counts

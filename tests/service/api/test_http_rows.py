@@ -126,3 +126,21 @@ def test_a_page_beyond_what_is_held(shared_server: ServerProcess) -> None:
     assert "next" not in client.get("/v1/views/dense_pairs/rows?limit=90000").links
 
 
+
+
+def test_a_view_that_is_looked_at_is_not_read(shared_server: ServerProcess) -> None:
+    """Seen: each GET of a view by `intersect` added 201 look-ups to its statistics."""
+    client = shared_server.client()
+    for at, relation in enumerate(("looked_l", "looked_r")):
+        client.put(f"/v1/relations/{relation}", json={"columns": [{"name": "id", "type": "int64"}], "key": ["id"]}).raise_for_status()
+        body = "".join(f'{{"id": {2 * number + at}}}\n' for number in range(100))
+        headers = {"Content-Type": "application/jsonl"}
+        client.post(f"/v1/relations/{relation}/changes", content=body, headers=headers).raise_for_status()
+    view = {"sql": "SELECT l.id FROM looked_l l JOIN looked_r r ON l.id = r.id", "algorithm": "intersect"}
+    talk.view(client, "looked", view)
+    assert client.get("/v1/views/looked/rows").text == ""
+    first, second, explained = (
+        client.get("/v1/views/looked").json(), client.get("/v1/views/looked").json(), client.post("/v1/explain", json=view).json()
+    )  # fmt: skip
+    assert first["empty"] is second["empty"] is True and first["statistics"]["counters"]["lookups"] > 100
+    assert first["statistics"] == second["statistics"] and explained["measured"]["looked"]["counters"] == first["statistics"]["counters"]
