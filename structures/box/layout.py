@@ -156,13 +156,7 @@ def new_node(nodes: Nodes, C: Any, weight: int, flags: int) -> int:
 @kernel
 def own_node(nodes: Nodes, writing: WriteState, o: int) -> int:
     """The node itself if this version wrote it, otherwise a copy that replaces it."""
-    return o if nodes.M[o] == writing.C[VERSION] else moved_node(nodes, writing, o)
-
-
-@kernel
-def moved_node(nodes: Nodes, writing: WriteState, o: int) -> int:
-    """A copy that replaces the node."""
-    return moved(nodes.M, writing, o, NODE, NODE_WORDS)
+    return o if nodes.M[o] == writing.C[VERSION] else moved(nodes.M, writing, o, NODE, NODE_WORDS)
 
 
 @kernel

@@ -49,9 +49,9 @@ from structures.core.reserve import SLOTS
 from structures.index.indexes import Entries as Rows
 from structures.interval.changes import EMITTED
 from structures.interval.tree import IntervalTree
+from structures.ordered.lists import find_ends
 from structures.ordered.whole import read_all
 from structures.ranked.entries import RankedChanges
-from structures.ranked.search import find_ends
 from structures.ranked.tries import NOBODY
 from structures.ranked.validity import Validity, ValidityChanges
 

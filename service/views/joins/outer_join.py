@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from service.tables.inputs import NEWEST, Input
 from service.tables.masks import Mask
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
+from service.tables.steps import resolution_of
 from service.tables.store import PIECE_ROWS, Numbers
 from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments
@@ -36,13 +37,6 @@ Make = Callable[[InnerJoin, Sequence[Input]], Join]
 
 class _Version(NamedTuple):
     version: int
-
-
-class _Rows:
-    """Rows that a tested alias gains, in the form that `require` needs."""
-
-    def __init__(self, num_rows: int, text_bytes: int) -> None:
-        self.num_rows, self.bytes = num_rows, text_bytes
 
 
 class Member:
@@ -184,7 +178,8 @@ class OuterJoin(Join):
             return
         for first, end in segments(tested, versions_of(mine)):
             if part := of_versions(mine, first, end):
-                own = {name: self._as_resolved(member, name, run) for name, run in part.items() if "#" in name}
+                relations = {input.relation.name: input.relation for input in member.inputs}
+                own = {name: resolution_of(relations[name], run) for name, run in part.items() if "#" in name}
                 if own:
                     member.join.require(self._with_own(member, own))
                 member.join.apply(version, part, self._sink_of(member, sink, first))
@@ -194,17 +189,6 @@ class OuterJoin(Join):
             return None
         is_whole = len(member.positions) == self._aliases and first == 0
         return sink if is_whole else PartSink(sink, member.positions, self._aliases, first)
-
-    @staticmethod
-    def _as_resolved(member: Member, name: str, run: Run) -> Resolution:
-        """Return what a run needs room for."""
-        input = next(input for input in member.inputs if input.relation.name == name)
-        inserted, deleted = run.new[run.new >= 0], run.old[run.old >= 0]
-        texts = int(
-            input.relation.table.text_bytes(list(dict.fromkeys([*input.equal, *input.identity])), inserted).sum()
-        ) if len(inserted) else 0
-        rows = cast(Any, _Rows(len(inserted), texts))
-        return Resolution(input.relation, False, rows, NO_SLOTS, deleted, input.relation.no_keys, 0, np.empty(0, np.int64))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return any(member.join.reclaim(oldest_needed, pins) for member in self.members)
