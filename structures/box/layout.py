@@ -258,12 +258,6 @@ def holder(o: int, i: int) -> int:
 
 
 @kernel
-def has_tree(W: Any, o: int) -> bool:
-    """Whether a tree of node o is active."""
-    return (W[2 * o + TREES + STATE] | W[2 * o + TREES + TREE_WORDS + STATE]) & ACTIVE != 0
-
-
-@kernel
 def members_of(W: Any, h: int) -> int:
     """The number of members of the tree in holder h, of both sets."""
     return W[h + MEMBERS] + W[h + MEMBERS + 1]
