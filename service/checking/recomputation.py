@@ -240,7 +240,7 @@ def _fits(query: Query, aliased: Mapping[str, RelationDefinition], parts: Mappin
     for x, y in between(query.overlaps, others, alias):
         (left0, right0), (left1, right1) = ends_of(x, aliased, parts), ends_of(y, aliased, parts)
         kept &= (left0 <= right1) & (left1 <= right0)
-    for condition in (*query.comparisons, *query.across):
+    for condition in query.compared:
         named = {ref.alias for ref in condition.columns}
         if alias in named and named <= parts.keys():
             kept &= residual_mask([condition], parts)

@@ -50,7 +50,7 @@ def pair_mask(conditions: Sequence[Condition], column: Callable[[ColumnRef], pa.
 
 def group_mask(having: Sequence[Condition], column: Callable[[ColumnRef], pa.Array], count: int) -> Mask:
     """bool[count]: whether groups meet all conditions. `column`: returns one of theirs as it is sent."""
-    mask = np.ones(count, bool)
+    mask: Mask = np.ones(count, bool)
     for one in having:
         if isinstance(one, Either):
             mask &= np.logical_or.reduce([group_mask(case, column, count) for case in one.cases])
@@ -67,7 +67,7 @@ def _meets_digits(condition: Filter, column: pa.Array) -> Mask:
     """bool[n], for decimals of more than 18 digits, whose constants are integers of their digits."""
     op = condition.op
     if op in ("is_null", "not_null"):
-        return valid(column) == (op == "not_null")
+        return valid(column) if op == "not_null" else ~valid(column)
     values = condition.value if op == "in" else (condition.value,)
     constants = pa.array(values, pa.decimal128(38, 0)).view(column.type)
     return _truth(pc.is_in(column, value_set=constants) if op == "in" else COMPARED[op](column, constants[0]))

@@ -286,7 +286,7 @@ class GroupTable:
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         """Return the view's rows. Cost: a gather per column."""
-        return self._rows(self._taken(slots[0]), self._keys(slots[0]) if self._shows_keys() else None)
+        return self._rows(self._taken(slots[0]), self._keys(slots[0]) if self._read(GROUP) else None)
 
     def only(self, columns: Sequence[str]) -> GroupTable:
         outputs = {output.name: output for output in self._groups.outputs}
@@ -331,9 +331,6 @@ class GroupTable:
 
     def _keys(self, slots: Slots) -> pa.RecordBatch | None:
         return self.columns.keys(self._codes(slots), self._names) if self._names else None
-
-    def _shows_keys(self) -> bool:
-        return len(self._read(GROUP)) > 0
 
     def _read(self, kind: str) -> list[int]:
         """Return the positions of the columns of this kind, GROUP or AGGREGATE, that the view's rows read."""
