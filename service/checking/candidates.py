@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.schema import RelationDefinition
+from service.checking.grouping import canonical, codes_of
 from service.query.conditions import ColumnRef, IntervalRef
 from service.query.model import Comparison, Number, Query
 from service.tables.endpoints import endpoints, sums, sums_of_floats
@@ -151,9 +152,7 @@ def _compared(left: pa.Array, right: pa.Array, op: str) -> tuple[Spans, Spans]:
     values = pa.concat_arrays([left, right])
     known = np.asarray(values.is_valid())
     if values.type in (pa.utf8(), pa.binary()):
-        encoded = values.dictionary_encode()
-        ranks = np.argsort(np.asarray(pc.sort_indices(encoded.dictionary))).astype(np.int64)
-        ranks = ranks[np.asarray(encoded.indices.fill_null(0))] if len(ranks) else np.zeros(len(values), np.int64)
+        ranks = np.asarray(pc.rank(values, tiebreaker="dense")).astype(np.int64)
     else:
         ranks = np.unique(numbers_of(values), return_inverse=True)[1].astype(np.int64)  # NaN is the greatest
     mine, theirs = ranks[: len(left)], ranks[len(left) :]
@@ -192,15 +191,8 @@ def _sums(column: pa.Array, plus: Number) -> Ints:
 
 def codes_of_pairs(columns: list[tuple[pa.Array, pa.Array]], count0: int, count1: int) -> tuple[Ints, Ints]:
     """Return equal numbers for equal composite keys; -1 if any part is null."""
-    codes = np.zeros(count0 + count1, np.int64)
-    null = np.zeros(count0 + count1, bool)
-    for x, y in columns:
-        both = pa.concat_arrays([x, y])
-        if pa.types.is_floating(both.type):
-            both = pc.add(both, 0.0)  # -0.0 = 0.0
-        encoded = both.dictionary_encode()
-        null |= np.asarray(encoded.indices.is_null())
-        ordinals = np.asarray(encoded.indices.fill_null(0), np.int64)
-        codes = np.unique(codes * (len(encoded.dictionary) + 1) + ordinals, return_inverse=True)[1].astype(np.int64)
-    codes[null] = -1
+    keys = [canonical(pa.concat_arrays(pair)) for pair in columns]
+    codes = codes_of(keys, count0 + count1)
+    for key in keys:
+        codes[np.asarray(key.is_null())] = -1
     return codes[:count0], codes[count0:]

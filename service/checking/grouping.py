@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -16,18 +15,13 @@ import pyarrow.compute as pc
 
 from livejoin.wire.kinds import SENT_TYPES, kept
 from livejoin.wire.rows import json_texts
-from service.query.conditions import Condition, Either, Filter, Holds
 from service.query.model import AGGREGATE, GROUP, MOST_LISTED, VARIANCES, Aggregate, Grouping, Listing
-from service.tables.masks import holding, select_mask
+from service.tables.masks import group_mask
 from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.tables.values.terms import evaluated
 
 Ints = npt.NDArray[np.int64]
 _DATE = pa.date32()
-_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "in": lambda digits, values: digits in values,
-}  # fmt: skip
 
 
 def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -41,7 +35,8 @@ def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.Record
     ends = np.append(starts[1:], len(order))[: len(starts)]
     columns = [key.take(pa.array(order[starts])) for key in keys]
     emitted = [_aggregate(one, rows, order, starts, ends) for one in groups.aggregates]
-    kept = pa.array(_having(groups.having, columns, emitted, len(starts)))
+    found = {GROUP: columns, AGGREGATE: emitted}
+    kept = pa.array(group_mask(groups.having, lambda ref: found[ref.alias][int(ref.column)], len(starts)))
     columns, emitted = [column.filter(kept) for column in columns], [column.filter(kept) for column in emitted]
     found = {GROUP: columns, AGGREGATE: emitted}
     groups_left = len((emitted or columns)[0])
@@ -87,35 +82,6 @@ def canonical(column: pa.Array, trunc: str | None = None) -> pa.Array:
     words = (trunc_dates if days else trunc_timestamps)(trunc, np.asarray(ints.fill_null(0), np.int64))
     found = pa.array(words, mask=np.asarray(column.is_null()))
     return found.cast(pa.int32()).view(_DATE) if days else found.view(column.type)
-
-
-def _having(having: Sequence[Condition], columns: Sequence[pa.Array], emitted: Sequence[pa.Array], count: int) -> npt.NDArray[np.bool_]:
-    mask = np.ones(count, np.bool_)
-    for one in having:
-        if isinstance(one, Either):
-            mask &= np.logical_or.reduce([_having(case, columns, emitted, count) for case in one.cases])
-            continue
-        if isinstance(one, Holds):
-            mask &= holding(one, lambda ref, kind: (emitted if ref.alias == AGGREGATE else columns)[int(ref.column)], count)
-            continue
-        column = (emitted if one.column.alias == AGGREGATE else columns)[int(one.column.column)]
-        if pa.types.is_decimal(column.type):
-            digits = column.cast(pa.decimal128(38, column.type.scale)).view(pa.decimal128(38, 0)).to_pylist()
-            mask &= np.array([_meets(one, value) for value in digits], np.bool_)
-            continue
-        batch = pa.RecordBatch.from_arrays([column], [one.column.column])
-        mask &= select_mask([one._replace(column=one.column._replace(alias=""))], batch)
-    return mask
-
-
-def _meets(condition: Filter, digits: Any) -> bool:
-    """Return whether a decimal, given by its digits, meets a condition."""
-    op, value = condition.op, condition.value
-    if op in ("is_null", "not_null"):
-        return (digits is None) == (op == "is_null")
-    if digits is None:
-        return False
-    return bool(_COMPARED[op](digits, value))
 
 
 def _aggregate(one: Aggregate, rows: pa.Table, order: Ints, starts: Ints, ends: Ints) -> pa.Array:

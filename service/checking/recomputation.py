@@ -24,8 +24,8 @@ from service.checking.latest import KEPT, as_of_rows, latest_rows
 from service.checking.parts import CheckedRows, with_parts
 from service.checking.stretches import covered, stretched
 from service.planning.plans.groups import core_of
-from service.query.model import Comparison, Query
-from service.tables.masks import compare, residual_mask, select_mask
+from service.query.model import Query
+from service.tables.masks import residual_mask, select_mask
 from service.tables.projection import Projection, one_zero, values_schema
 from service.tables.relations import computing
 
@@ -240,30 +240,11 @@ def _fits(query: Query, aliased: Mapping[str, RelationDefinition], parts: Mappin
     for x, y in between(query.overlaps, others, alias):
         (left0, right0), (left1, right1) = ends_of(x, aliased, parts), ends_of(y, aliased, parts)
         kept &= (left0 <= right1) & (left1 <= right0)
-    for one in query.comparisons:
-        if alias in (one.left.alias, one.right.alias) and one.left.alias in parts and one.right.alias in parts:
-            left, right = parts[one.left.alias].column(one.left.column), parts[one.right.alias].column(one.right.column)
-            kept &= _shifted(one, left, right) if one.plus or one.right_plus else compare(one.op, left, right)
-    for condition in query.across:
+    for condition in query.compared:
         named = {ref.alias for ref in condition.columns}
         if alias in named and named <= parts.keys():
             kept &= residual_mask([condition], parts)
     return kept
-
-
-def _shifted(one: Comparison, left: pa.Array, right: pa.Array) -> Mask:
-    """Return where `left + plus op right + right_plus`; false if one is null. NaN is the greatest float."""
-    known: Mask = np.asarray(left.is_valid()) & np.asarray(right.is_valid())
-    x, y = numbers_of(left), numbers_of(right)
-    if x.dtype == np.float64:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return known & compare(one.op, pa.array(x + one.plus), pa.array(y + one.right_plus))
-    # y - x, which may need 65 bits, against plus.
-    is_above = x < y
-    apart = np.where(is_above, y.view(np.uint64) - x.view(np.uint64), x.view(np.uint64) - y.view(np.uint64))
-    if one.plus > 0:
-        return known & is_above & (apart > one.plus if one.op == "<" else apart >= one.plus)
-    return known & (is_above | (apart < -one.plus if one.op == "<" else apart <= -one.plus))
 
 
 def hashes(batch: pa.RecordBatch) -> Hashes:

@@ -115,9 +115,8 @@ def require_continued(by: Sequence[object], order: Sequence[object]) -> int:
 def _of_limit(node: exp.Expr, order: exp.Order, values: _Values) -> Latest:
     number = node.args.get("count") if isinstance(node, exp.Fetch) else node.args.get("expression")
     options = node.args.get("limit_options")
-    if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
-        raise unsupported(node.sql(_SQL).strip(), f"write LIMIT n, for 1 to {MOST_LATEST} rows")
-    if not isinstance(number, exp.Literal) or not number.name.isdigit() or not 1 <= int(number.name) <= MOST_LATEST:
+    is_other = options is not None and (options.args.get("with_ties") or options.args.get("percent"))
+    if is_other or not isinstance(number, exp.Literal) or not number.name.isdigit() or not 1 <= int(number.name) <= MOST_LATEST:
         raise unsupported(node.sql(_SQL).strip(), f"write LIMIT n, for 1 to {MOST_LATEST} rows")
     return _ordered(values.names, (), values.keys(order, values.output_value), int(number.name))
 

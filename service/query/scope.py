@@ -199,7 +199,9 @@ class Scope:
     def strictness(self, x: IntervalRef, y: IntervalRef) -> tuple[bool, bool] | None:
         """Return whether `x.start ? y.end` and `y.start ? x.end` are strict in the overlap of x and y. None: an open start meets an open
         end, and the overlap requires a value between them, which no comparison can express."""
-        return _strictness(self.declared(x), self.declared(y))
+        one, other = self.declared(x), self.declared(y)
+        pairs = (one.start_open, other.end_open), (other.start_open, one.end_open)
+        return None if any(map(all, pairs)) else (any(pairs[0]), any(pairs[1]))
 
     def endpoint_type(self, ref: IntervalRef) -> str:
         return self.definition(ref.alias).column(self.declared(ref).start_column).comparable
@@ -208,11 +210,6 @@ class Scope:
 def _is_interval(name: str, declared: Interval) -> str:
     ends = " and ".join(dict.fromkeys((declared.start_column, declared.end_column)))
     return f"{name} is an interval, not a column: use it in overlaps, intersection and duration, or name its ends, {ends}"
-
-
-def _strictness(x: Interval, y: Interval) -> tuple[bool, bool] | None:
-    pairs = (x.start_open, y.end_open), (y.start_open, x.end_open)
-    return None if any(map(all, pairs)) else (any(pairs[0]), any(pairs[1]))
 
 
 def check_relation(name: str, relations: Mapping[str, RelationDefinition], views: Iterable[str] = ()) -> None:

@@ -31,7 +31,7 @@ Unit = Literal[
     "day", "week", "month", "quarter", "year", "decade", "century", "millennium",
 ]  # fmt: skip
 UNITS: tuple[Unit, ...] = get_args(Unit)
-_OF_DAYS = UNITS[UNITS.index("day") :]
+OF_DAYS = UNITS[UNITS.index("day") :]  # a day or longer
 _CASTS = {
     "int64": ("float64", "string", "decimal"),
     "float64": ("int64", "decimal"),
@@ -157,15 +157,10 @@ def extracted(doc: Term, path: Sequence[Key], as_text: bool) -> Term:
 def truncated(unit: str, of: Term) -> Term:
     if of.kind not in _TIMES:
         raise unsupported(f"date_trunc of {named(of.kind)}", "it takes a timestamp or a date")
-    units = _OF_DAYS if of.kind == "date" else UNITS
+    units = OF_DAYS if of.kind == "date" else UNITS
     if unit not in units:
         raise unsupported(f"date_trunc by {unit} of {named(of.kind)}", f"its units are {', '.join(units)}")
     return Term("date_trunc", of.kind, (of,), unit)
-
-
-def is_of_days(unit: str) -> bool:
-    """Return whether a unit of `truncated` is a day or longer."""
-    return unit in _OF_DAYS
 
 
 def alike(what: str, terms: Sequence[Term]) -> list[Term]:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from structures.core.encoding import encode_any_floats
 from structures.rows.key_table import FLOAT, PLAIN, TEXT, RowSet
 from structures.rows.rows import RowStore, join_texts
 
@@ -69,6 +70,14 @@ _TEXTS = frozenset({pa.utf8().id, pa.binary().id})
 def reader(type: pa.DataType) -> Callable[[pa.Array], Array] | None:
     """Return the function that reads a column of this type, with at least one value; None for text."""
     return None if is_text(type) else _FIXED[type.id]
+
+
+def numbers_in_order(column: pa.Array) -> Array:
+    """int64[n]: words that preserve order and equality; unspecified where the column, which is no text, is null."""
+    read = reader(column.type)
+    assert read is not None
+    words: Array = read(column).astype(np.int64) if len(column) else np.empty(0, np.int64)
+    return encode_any_floats(words.view(np.float64)) if column.type.id == _FLOAT64 else words
 
 
 def is_text(type: pa.DataType) -> bool:
@@ -192,11 +201,11 @@ def from_cells(cells: Array, schema: pa.Schema) -> pa.RecordBatch:
         nulls = int(null.sum())
         valid = pa.py_buffer(np.packbits(null == 0, bitorder="little")) if nulls else None
         values = np.ascontiguousarray(cells[:, i])
-        arrays.append(pa.Array.from_buffers(field.type, len(cells), [valid, pa.py_buffer(_data(field.type, values))], nulls))
+        arrays.append(pa.Array.from_buffers(field.type, len(cells), [valid, pa.py_buffer(data_of(field.type, values))], nulls))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _data(type: pa.DataType, values: Array) -> Array:
+def data_of(type: pa.DataType, values: Array) -> Array:
     """Convert words to Arrow data of the type."""
     if type.id == _DATE:
         return values.astype(np.int32)
@@ -213,7 +222,7 @@ def from_rows(rows: RowStore, schema: pa.Schema, columns: Array, slots: Array) -
         if is_text(field.type):
             buffers += [pa.py_buffer(part) for part in rows.gather_text(column, slots, values)]
         else:
-            buffers.append(pa.py_buffer(_data(field.type, values)))
+            buffers.append(pa.py_buffer(data_of(field.type, values)))
         arrays.append(pa.Array.from_buffers(field.type, len(slots), buffers, nulls))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

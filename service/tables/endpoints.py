@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from livejoin.wire.schema import Interval
 from service.query.model import Number, Span
@@ -112,6 +113,28 @@ def numbers(column: pa.Array) -> npt.NDArray[np.generic]:
     if data is None or length == 0:
         return np.zeros(length, dtype)
     return np.frombuffer(data, dtype, length, column.offset * dtype.itemsize)
+
+
+def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> Mask:
+    """bool[n]: whether the rows look alike in every column; null equals null, NaN the same NaN, 0.0 not -0.0."""
+    equal = np.ones(left.num_rows, np.bool_)
+    for x, y in zip(left.columns, right.columns, strict=True):
+        if x.type in TEXT_OR_BOOL or pa.types.is_decimal(x.type):
+            same = np.asarray(pc.fill_null(pc.equal(x, y), False))
+        else:
+            same = _bits(x) == _bits(y)
+        if x.null_count or y.null_count:
+            no_x, no_y = np.asarray(x.is_null()), np.asarray(y.is_null())
+            same = (same & ~(no_x | no_y)) | (no_x & no_y)
+        equal &= same
+        if not equal.any():
+            break
+    return equal
+
+
+def _bits(column: pa.Array) -> npt.NDArray[np.generic]:
+    values = numbers(column)
+    return values.view(np.int64) if values.dtype == np.float64 else values
 
 
 TEXT_OR_BOOL = (pa.utf8(), pa.binary(), pa.bool_())  # columns that NumPy cannot read

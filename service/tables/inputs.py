@@ -106,6 +106,16 @@ class Input:
         indices = self.selected(slots)
         return slots if indices is None else slots[indices]
 
+    def masked(self, slots: Slots) -> Slots:
+        """Replace the slots that are -1, or whose rows do not meet the filters, by -1."""
+        there = np.flatnonzero(slots >= 0)
+        chosen = self.selected(slots[there]) if len(there) else None
+        if chosen is None:
+            return slots
+        left = np.full(len(slots), -1, np.int32)
+        left[there[chosen]] = slots[there[chosen]]
+        return left
+
     def rows_of(self, version: int) -> list[Slots]:
         """Return the slots of all rows of a version that meet the filters, in pieces."""
         return [self.chosen(slots) for slots in self.relation.table.scanned(version)]
@@ -173,15 +183,11 @@ class BoxSource(Source):
 
     def __init__(self, input: Input, set_: int, columns: Sequence[str], spans: Sequence[Span]) -> None:
         super().__init__(input, set_, columns, None)
-        self._spans = spans
+        self.spans = spans
         self._never_empty = all(span.declared and len(span.columns) > 1 for span in spans)
 
-    def arrange(self, spans: Sequence[Span]) -> None:
-        """Put the dimensions into the order of `spans`, which are the same ones."""
-        self._spans = spans
-
     def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        ends = [ends_of(table, span, slots) for span in self._spans]
+        ends = [ends_of(table, span, slots) for span in self.spans]
         return np.stack([left for left, _ in ends], axis=1), np.stack([right for _, right in ends], axis=1)
 
 

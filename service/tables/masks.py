@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from livejoin.wire.kinds import SENT_TYPES, sent
-from service.query.conditions import ColumnRef, Condition, Either, Holds, columns_of
+from livejoin.wire.kinds import MOST_DIGITS, SENT_TYPES, kept, sent
+from service.query.conditions import ColumnRef, Condition, Either, Filter, Holds, columns_of
 from service.query.model import Across, Comparison, Residual
 from service.tables.arrow import null_mask
 from service.tables.endpoints import TEXT_OR_BOOL, numbers, sums, sums_of_floats
@@ -46,6 +46,31 @@ def pair_mask(conditions: Sequence[Condition], column: Callable[[ColumnRef], pa.
             names = [ref.column for ref in one.columns]
             mask &= select_mask([one], pa.RecordBatch.from_arrays([column(ref) for ref in one.columns], names))
     return mask
+
+
+def group_mask(having: Sequence[Condition], column: Callable[[ColumnRef], pa.Array], count: int) -> Mask:
+    """bool[count]: whether groups meet all conditions. `column`: returns one of theirs as it is sent."""
+    mask: Mask = np.ones(count, bool)
+    for one in having:
+        if isinstance(one, Either):
+            mask &= np.logical_or.reduce([group_mask(case, column, count) for case in one.cases])
+        elif isinstance(one, Holds):
+            mask &= holding(one, lambda ref, kind: column(ref), count)
+        elif pa.types.is_decimal(type_ := (found := column(one.column)).type) and type_.precision > MOST_DIGITS:
+            mask &= _meets_digits(one, found)
+        else:
+            mask &= select_mask([one], pa.RecordBatch.from_arrays([kept(found)], [one.column.column]))
+    return mask
+
+
+def _meets_digits(condition: Filter, column: pa.Array) -> Mask:
+    """bool[n], for decimals of more than 18 digits, whose constants are integers of their digits."""
+    op = condition.op
+    if op in ("is_null", "not_null"):
+        return valid(column) if op == "not_null" else ~valid(column)
+    values = condition.value if op == "in" else (condition.value,)
+    constants = pa.array(values, pa.decimal128(38, 0)).view(column.type)
+    return _truth(pc.is_in(column, value_set=constants) if op == "in" else COMPARED[op](column, constants[0]))
 
 
 def residual_mask(residual: Sequence[Residual], parts: Mapping[str, pa.RecordBatch]) -> Mask:

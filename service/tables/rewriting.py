@@ -12,21 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from livejoin.wire.batch import Changes, RowBlock
 from service.query.conditions import Condition
-from service.tables.arrow import null_mask, reader
 from service.tables.backlog import Backlog, Net, Recorder
+from service.tables.endpoints import equal_rows
 from service.tables.masks import select_mask
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolution, Slots, last_of_each
 from service.tables.store import PIECE_ROWS
 from structures.rows.key_table import RowSet
 
-Mask = npt.NDArray[np.bool_]
 _NO_INDICES = np.empty(0, np.int64)
 _NO_OPS = np.empty(0, np.uint8)
 
@@ -86,7 +83,7 @@ class Replacement(Rewrite):
             if kept is not None:
                 stays[slots[known]] = True
             same = np.zeros(len(slots), np.bool_)
-            same[known] = _alike(piece.filter(pa.array(known)), table.take(piece.schema.names, slots[known]))
+            same[known] = equal_rows(piece.filter(pa.array(known)), table.take(piece.schema.names, slots[known]))
             equal.append(slots[same])
             if not same.all():
                 different.append(piece.filter(pa.array(~same)))
@@ -157,28 +154,14 @@ class Deletion(Rewrite):
         return self.count
 
 
-class Removal(Rewrite):
+class Removal(Deletion):
     """Deletes the rows at these slots of the version, unless they were deleted or replaced since."""
 
-    __slots__ = ("_slots", "_keys")
+    __slots__ = ()
 
     def __init__(self, relation: Relation, version: int, slots: Slots) -> None:
-        super().__init__(relation, version, Recorder().open(()))
-        self._slots, self._keys = slots, _keys_at(relation, slots)
-        self.count = len(slots)
-
-    @property
-    def bytes(self) -> int:
-        return int(self._keys.nbytes)
-
-    def sent(self, declared: int) -> int:
-        return self.count
-
-    def resolve(self, version: int) -> Resolution:
-        living = self.target.table.living(self._slots)
-        deleted = self._slots[living]
-        self.count = len(deleted)
-        return self._effect(self.target.no_rows, None, NO_SLOTS, deleted, self._keys.filter(pa.array(living)))
+        Rewrite.__init__(self, relation, version, Recorder().open(()))
+        self._filters, self._found, self._keys, self.count = (), slots, _keys_at(relation, slots), len(slots)
 
 
 def slots_that_meet(relation: Relation, version: int, filters: Sequence[Condition]) -> Slots:
@@ -226,23 +209,3 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         return pa.concat_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches])
     except pa.ArrowInvalid as error:
         raise OverflowError(str(error)) from None
-
-
-def _alike(rows: pa.RecordBatch, others: pa.RecordBatch) -> Mask:
-    """bool[n]: whether the rows are equal, as in `Table.same`."""
-    same = np.ones(rows.num_rows, np.bool_)
-    for column, other in zip(rows.columns, others.columns, strict=True):
-        if not rows.num_rows:
-            break
-        read = reader(column.type)
-        if read is None:
-            equal = pc.fill_null(pc.equal(column, other), False).to_numpy(zero_copy_only=False)
-        else:
-            equal = read(column) == read(other)
-        null, other_null = null_mask(column), null_mask(other)
-        if null is not None or other_null is not None:
-            null = np.zeros(rows.num_rows, np.bool_) if null is None else null
-            other_null = np.zeros(rows.num_rows, np.bool_) if other_null is None else other_null
-            equal = np.where(null | other_null, null & other_null, equal)
-        same &= equal
-    return same

@@ -14,16 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.tables.arrow import is_text, null_mask, reader
+from service.tables.arrow import is_text, null_mask, numbers_in_order
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, DividedRun
 from service.tables.domains import Domain
 from service.tables.inputs import Input
 from service.tables.interest import Selection
 from service.tables.resolution import Indices, Slots
-from structures.core.encoding import encode_any_floats
 from structures.index.indexes import NO_ENTRIES, Entries
-
-_FLOAT = pa.float64()
 
 
 class Order(NamedTuple):
@@ -71,7 +68,7 @@ class SharedIndex:
         for column in rows.columns:
             if (nulls := null_mask(column)) is not None:
                 takes_part &= ~nulls
-        numbers = {name: _numbers(rows.column(name)) for name in self._names if not is_text(rows.column(name).type)}
+        numbers = {name: numbers_in_order(rows.column(name)) for name in self._names if not is_text(rows.column(name).type)}
         for j, name in self.order.same:
             first = self.order.columns[j]
             if first in numbers:
@@ -123,15 +120,3 @@ def joined(parts: Sequence[Entries]) -> Entries:
         coordinates[start : start + len(part.slot), : part.coordinates.shape[1]] = part.coordinates
         start += len(part.slot)
     return Entries(coordinates, np.concatenate([part.slot for part in parts]))
-
-
-def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
-    """int64[n] that preserve order and equality; unspecified where the column is null."""
-    if not len(column):
-        return np.empty(0, np.int64)
-    read = reader(column.type)
-    assert read is not None
-    values = read(column).astype(np.int64)
-    if column.type != _FLOAT:
-        return values
-    return encode_any_floats(values.view(np.float64))

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from service.errors import Problem
-from service.tables.endpoints import TEXT_OR_BOOL, numbers
+from service.tables.endpoints import equal_rows
 from service.tables.inputs import Input
 from service.tables.masks import Mask
 from service.tables.resolution import Indices, Slots
@@ -212,28 +211,6 @@ def agree(before: Combination, after: Combination, inputs: Sequence[Input]) -> M
         if len(moved):
             agreed[moved] &= input.relation.table.same(input.output, old[moved], new[moved])
     return agreed
-
-
-def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """bool[n]: whether the rows look alike in every column; null equals null, NaN the same NaN, 0.0 not -0.0."""
-    equal = np.ones(left.num_rows, np.bool_)
-    for x, y in zip(left.columns, right.columns, strict=True):
-        if x.type in TEXT_OR_BOOL or pa.types.is_decimal(x.type):
-            same = np.asarray(pc.fill_null(pc.equal(x, y), False))
-        else:
-            same = _bits(x) == _bits(y)
-        if x.null_count or y.null_count:
-            no_x, no_y = np.asarray(x.is_null()), np.asarray(y.is_null())
-            same = (same & ~(no_x | no_y)) | (no_x & no_y)
-        equal &= same
-        if not equal.any():
-            break
-    return equal
-
-
-def _bits(column: pa.Array) -> npt.NDArray[np.generic]:
-    values = numbers(column)
-    return values.view(np.int64) if values.dtype == np.float64 else values
 
 
 class Sink(Protocol):

@@ -156,13 +156,7 @@ def new_node(nodes: Nodes, C: Any, weight: int, flags: int) -> int:
 @kernel
 def own_node(nodes: Nodes, writing: WriteState, o: int) -> int:
     """The node itself if this version wrote it, otherwise a copy that replaces it."""
-    return o if nodes.M[o] == writing.C[VERSION] else moved_node(nodes, writing, o)
-
-
-@kernel
-def moved_node(nodes: Nodes, writing: WriteState, o: int) -> int:
-    """A copy that replaces the node."""
-    return moved(nodes.M, writing, o, NODE, NODE_WORDS)
+    return o if nodes.M[o] == writing.C[VERSION] else moved(nodes.M, writing, o, NODE, NODE_WORDS)
 
 
 @kernel
@@ -261,12 +255,6 @@ def child_towards(nodes: Nodes, o: int, slab: Any, key: int, value: int, tie: in
 def holder(o: int, i: int) -> int:
     """The holder of tree i of node o."""
     return 2 * o + TREES + TREE_WORDS * i
-
-
-@kernel
-def has_tree(W: Any, o: int) -> bool:
-    """Whether a tree of node o is active."""
-    return (W[2 * o + TREES + STATE] | W[2 * o + TREES + TREE_WORDS + STATE]) & ACTIVE != 0
 
 
 @kernel

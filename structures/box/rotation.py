@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from structures.box import layout
-from structures.box.layout import child_of, has_tree, own_child, refresh, set_child
+from structures.box.layout import child_of, holder, own_child, refresh, set_child
 from structures.box.lifting import have_spanners, is_liftable, lift
 from structures.core.blocks import Nodes, WriteState
 from structures.core.kernel import kernel
@@ -47,7 +47,8 @@ def is_free(W: Any, C: Any, level: int, light: int, heavy: int, inner: int, wide
     """Whether the inner child may leave the heavy node for a node with the light one: the heavy node has no trees, and no box covers the
     slabs of both the light and the inner one, because they are wide together or no set has spanners of both; or those that do are easily
     lifted."""
-    if has_tree(W, heavy):
+    h = holder(heavy, 0)
+    if (W[h + layout.STATE] | W[h + layout.TREE_WORDS + layout.STATE]) & layout.ACTIVE != 0:
         return False
     for i in range(2):
         if not wide and have_spanners(W, light, inner, i) and not is_liftable(W, C, level, light, inner, i):

@@ -71,15 +71,13 @@ def refresh(tree: Tree, o: int, c: int, leaf: bool) -> None:
     """Update all fields of child c of inner node o."""
     if leaf:
         count_leaf(tree, o, c)
+        for w in range(tree.control[WEIGHTS]):
+            weigh_leaf(tree, o, c, w)
     else:
-        count_inner(tree, o, c)
+        sum_fields(tree, o, c, STARTS, ENDS + 1)
+        sum_fields(tree, o, c, INNER_FIELDS, INNER_FIELDS + WEIGHT_FIELDS * tree.control[WEIGHTS])
     if tree.control[PLAIN] == 0:
         reshape(tree, o, c, leaf)
-    for w in range(tree.control[WEIGHTS]):
-        if leaf:
-            weigh_leaf(tree, o, c, w)
-        else:
-            weigh_inner(tree, o, c, w)
 
 
 @kernel
@@ -130,16 +128,6 @@ def count_leaf(tree: Tree, o: int, c: int) -> None:
 
 
 @kernel
-def count_inner(tree: Tree, o: int, c: int) -> None:
-    """Set STARTS and ENDS of child c, an inner node."""
-    N, child, starts, ends = tree.inners, tree.inners[o, CHILD, c], wide(0), wide(0)
-    for i in range(tree.inner_size[child]):
-        starts += N[child, STARTS, i]
-        ends += N[child, ENDS, i]
-    N[o, STARTS, c], N[o, ENDS, c] = starts, ends
-
-
-@kernel
 def weigh_leaf(tree: Tree, o: int, c: int, w: int) -> None:
     """Set the sums of weight number w of child c, a leaf."""
     L, N, child, field = tree.leaves, tree.inners, tree.inners[o, CHILD, c], INNER_FIELDS + WEIGHT_FIELDS * w
@@ -157,10 +145,10 @@ def weigh_leaf(tree: Tree, o: int, c: int, w: int) -> None:
 
 
 @kernel
-def weigh_inner(tree: Tree, o: int, c: int, w: int) -> None:
-    """Set the sums of weight number w of child c, an inner node."""
+def sum_fields(tree: Tree, o: int, c: int, low: int, high: int) -> None:
+    """Set the fields [low, high) of child c, an inner node, to their sums over its children."""
     N, child = tree.inners, tree.inners[o, CHILD, c]
-    for f in range(INNER_FIELDS + WEIGHT_FIELDS * w, INNER_FIELDS + WEIGHT_FIELDS * (w + 1)):
+    for f in range(low, high):
         total = wide(0)
         for i in range(tree.inner_size[child]):
             total += N[child, f, i]

@@ -338,11 +338,6 @@ class OrderedIndexes(VersionedStructure[IndexArena]):
             return size_of(self.arena.W, self.arity(index), root) if root else 0
         return int(compiled(count_prefix)(self.arena.nodes, root, self.arity(index), _array(prefix), len(prefix)))
 
-    def has_prefix(self, index: int, root: int, prefix: Sequence[int]) -> bool:
-        """Whether an entry begins with these coordinates."""
-        first = self.seek(index, root, prefix)
-        return first is not None and first[: len(prefix)] == tuple(prefix)
-
     def seek(self, index: int, root: int, position: Sequence[int]) -> tuple[int, ...] | None:
         """The first entry, coordinates and slot, whose first coordinates are not below these. ValueError: the index has fewer."""
         found = IndexCursor(self.arena, self.arity(index), root, position, 0).fill(1)

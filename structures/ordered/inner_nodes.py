@@ -57,13 +57,7 @@ def resize_inner(tree: OrderedTree, o: int, n: int) -> None:
 @kernel
 def own_inner(nodes: Nodes, writing: WriteState, o: int) -> int:
     """The inner node itself if this version wrote it, otherwise a copy that replaces it."""
-    return o if nodes.M[o] == writing.C[VERSION] else moved_inner(nodes, writing, o)
-
-
-@kernel
-def moved_inner(nodes: Nodes, writing: WriteState, o: int) -> int:
-    """A copy that replaces the inner node."""
-    return moved(nodes.M, writing, o, INNER, INNER_WORDS)
+    return o if nodes.M[o] == writing.C[VERSION] else moved(nodes.M, writing, o, INNER, INNER_WORDS)
 
 
 _new = kernel(lambda tree, o: new_inner(tree.nodes, tree.writing.C))

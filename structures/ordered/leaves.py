@@ -62,13 +62,7 @@ def new_leaf(nodes: Nodes, C: Any, n0: int, n1: int) -> int:
 @kernel
 def own_leaf(nodes: Nodes, writing: WriteState, o: int) -> int:
     """The leaf itself if this version wrote it, otherwise a copy that replaces it."""
-    return o if nodes.M[o] == writing.C[VERSION] else moved_leaf(nodes, writing, o)
-
-
-@kernel
-def moved_leaf(nodes: Nodes, writing: WriteState, o: int) -> int:
-    """A copy that replaces the leaf."""
-    return moved(nodes.M, writing, o, LEAF, LEAF_WORDS)
+    return o if nodes.M[o] == writing.C[VERSION] else moved(nodes.M, writing, o, LEAF, LEAF_WORDS)
 
 
 @kernel

@@ -16,11 +16,11 @@ from structures.core.control import STORE_WORDS, VERSION
 from structures.core.cursor import Cursor
 from structures.core.entries import Entries, tree_order
 from structures.core.entry_tree import EntryRoot
-from structures.core.kernel import compiled, kernel
+from structures.core.kernel import compiled, kernel, wide
 from structures.core.versioned import VersionedStructure
 from structures.ordered.check import check_tree
 from structures.ordered.cursors import list_cursor
-from structures.ordered.layout import child_of
+from structures.ordered.layout import RIGHT, child_of
 from structures.ordered.leaves import find_entry
 from structures.ordered.summary import LIST
 from structures.ordered.tree import build, find_child, make_empty
@@ -63,7 +63,7 @@ class RowList(VersionedStructure[Arena]):
     def holds(self, root: EntryRoot, entries: Entries) -> np.ndarray:
         """bool[n]: which of these entries a version has. O(log n) each."""
         held = np.zeros(len(entries.slot), np.uint8)
-        compiled(hold)(self.arena.nodes, root.offset, root.height, entries, held)
+        compiled(find_ends)(self.arena.nodes, root.offset, root.height, entries, held)
         return held.view(np.bool_)
 
     def check(self, root: EntryRoot, others: tuple[EntryRoot, ...] = ()) -> None:
@@ -72,13 +72,15 @@ class RowList(VersionedStructure[Arena]):
 
 
 @kernel("void(Nodes, int64, int64, Entries, uint8[::1])")
-def hold(nodes: Nodes, root: int, height: int, entries: Entries, held: Any) -> None:
-    """held[i]: whether the list tree at `root` has entry i. O(log n) an entry."""
+def find_ends(nodes: Nodes, root: int, height: int, entries: Entries, held: Any) -> None:
+    """Find which of these entries a version has, and fill in their right ends. O(log n) each."""
     W = nodes.W
     for i in range(len(held)):
-        key, left, slot = entries.key[i], entries.left[i], entries.slot[i]
+        s, key, left, slot = wide(entries.set[i]), wide(entries.key[i]), entries.left[i], wide(entries.slot[i])
         o = root
         for _ in range(height):
-            o = child_of(W, o, find_child(nodes, o, key, left, 2 * slot))
-        at, end = find_entry(nodes, o, 0, key, left, slot)
+            o = child_of(W, o, find_child(nodes, o, key, left, 2 * slot + s))
+        at, end = find_entry(nodes, o, s, key, left, slot)
         held[i] = at < end
+        if at < end:
+            entries.right[i] = nodes.M[o + RIGHT + at]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import KEY_MAX, KIND, SUM, B, F
+from structures.core.arena import KEY_MAX, KIND, B, F
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel
@@ -158,45 +158,6 @@ def leaf_summary(nodes: Nodes, C: Any, o: int, base: int) -> None:
         last_gap(nodes, C, o, base)
     first_code(W, C, o, base)
     C[base + LIVE_] = 1 if leaf_live(nodes, o, C[KIND]) else 0
-
-
-@kernel
-def leaf_summary_with(nodes: Nodes, C: Any, o: int, s: int, key: int, right: int) -> None:
-    """Update C[SUM], the leaf's summary before (key, right) was inserted into set s."""
-    W = nodes.W
-    first_of(nodes, C, o, SUM, s)
-    if key > C[SUM + KR_ + s] or (key == C[SUM + KR_ + s] and right > C[SUM + MR_ + s]):
-        C[SUM + MR_ + s], C[SUM + KR_ + s] = right, key
-    if C[KIND] == COVER:
-        last_gap(nodes, C, o, SUM)
-    first_code(W, C, o, SUM)
-    if C[SUM + LIVE_] == 0:
-        C[SUM + LIVE_] = 1 if leaf_live(nodes, o, C[KIND]) else 0
-
-
-@kernel
-def leaf_summary_without(nodes: Nodes, C: Any, o: int, s: int, key: int, right: int) -> None:
-    """Update C[SUM], the leaf's summary before (key, right) was deleted from set s."""
-    W = nodes.W
-    first_of(nodes, C, o, SUM, s)
-    if key == C[SUM + KR_ + s] and right == C[SUM + MR_ + s]:
-        last_of(nodes, C, o, SUM, s)
-    if C[KIND] == COVER:
-        last_gap(nodes, C, o, SUM)
-    first_code(W, C, o, SUM)
-    if C[SUM + LIVE_] != 0:
-        C[SUM + LIVE_] = 1 if leaf_live(nodes, o, C[KIND]) else 0
-
-
-@kernel
-def read_child(nodes: Nodes, C: Any, o: int, c: int, base: int) -> None:
-    """Write the summary of child c that inner node o stores at C[base]."""
-    M, W = nodes.M, nodes.W
-    for f in range(KR_):
-        C[base + f] = M[o + FIELDS + f * F + c]
-    for f in range(LIVE_ - KR_):
-        C[base + KR_ + f] = W[2 * o + FIELDS32 + f * F + c]
-    C[base + LIVE_] = (W[2 * o + LIVE_CHILDREN] >> c) & 1
 
 
 @kernel

@@ -52,7 +52,7 @@ from structures.ordered.layout import (
     set_child,
 )
 from structures.ordered.leaves import LEAF_KIND, cut_from_leaf, entries_before, find_entry, new_leaf, own_leaf, put_in_leaf
-from structures.ordered.summary import inner_summary, leaf_summary, leaf_summary_with, leaf_summary_without, read_child, write_child
+from structures.ordered.summary import inner_summary, leaf_summary, write_child
 
 LEAF_FILL = max(1, B * 7 // 8)
 INNER_FILL = F - 1 if F > 3 else F
@@ -157,16 +157,6 @@ _, build_levels = building(_HELPERS)
 
 
 @kernel
-def summary_above(nodes: Nodes, C: Any, o: int) -> None:
-    """Write the summary of leaf o, at the end of the path, into C[SUM], as stored above it."""
-    d = C[HEIGHT] - 1
-    if d < 0:
-        leaf_summary(nodes, C, o, SUM)
-    else:
-        read_child(nodes, C, C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d], SUM)
-
-
-@kernel
 def put(nodes: Nodes, writing: WriteState, s: int, key: int, left: int, right: int, slot: int) -> None:
     """Insert an entry that is not there."""
     C, tree, extra = writing.C, OrderedTree(nodes, writing), wide(0)
@@ -176,10 +166,9 @@ def put(nodes: Nodes, writing: WriteState, s: int, key: int, left: int, right: i
         extra, into, _ = halve(tree, o, entries_before(nodes, o, s, key, left, slot))
         put_in_leaf(nodes, into, s, key, left, right, slot)
     else:
-        summary_above(nodes, C, o)
         o = own_leaf(nodes, writing, o)
         put_in_leaf(nodes, o, s, key, left, right, slot)
-        leaf_summary_with(nodes, C, o, s, key, right)
+        leaf_summary(nodes, C, o, SUM)
     climb(tree, o, extra, True)
     C[COUNT + s] += 1
 
@@ -187,16 +176,14 @@ def put(nodes: Nodes, writing: WriteState, s: int, key: int, left: int, right: i
 @kernel
 def cut(nodes: Nodes, writing: WriteState, s: int, key: int, left: int, slot: int) -> bool:
     """Delete an entry; False, and nothing done, if it is not there."""
-    M, C = nodes.M, writing.C
+    C = writing.C
     o = descend(nodes, C, key, left, 2 * slot + s)
     p, end = find_entry(nodes, o, s, key, left, slot)
     if p == end:
         return False
-    right = M[o + RIGHT + p]
-    summary_above(nodes, C, o)
     o = own_leaf(nodes, writing, o)
     cut_from_leaf(nodes, o, s, p)
-    leaf_summary_without(nodes, C, o, s, key, right)
+    leaf_summary(nodes, C, o, SUM)
     climb(OrderedTree(nodes, writing), o, 0, True)
     C[COUNT + s] -= 1
     return True

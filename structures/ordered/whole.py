@@ -11,6 +11,7 @@ from structures.core.blocks import Nodes, WriteState, drop
 from structures.core.entries import Entries
 from structures.core.kernel import kernel
 from structures.ordered.layout import CHILDREN, KEY, LEFT, MOST_LEVELS, RIGHT, SLOT, child_of, run_of
+from structures.ordered.scan import SCAN_WORDS, next_leaf, scan_start
 
 _DEEPEST = MOST_LEVELS * F  # most blocks that wait in a walk through a tree: a node's children, on each level
 
@@ -50,16 +51,9 @@ def read_leaf(nodes: Nodes, o: int, into: Entries, at: int) -> int:
 @kernel("void(Nodes, int64[::1], Entries)", allocates=True)
 def read_all(nodes: Nodes, C: Any, into: Entries) -> None:
     """Copy the entries of the tree in C to `into`, which has room for exactly these, leaf by leaf in order. O(n)."""
-    W = nodes.W
-    stack = np.empty((_DEEPEST, 2), np.int64)
-    stack[0, 0], stack[0, 1] = C[ROOT], C[HEIGHT]
-    n, at = 1, 0
-    while n > 0:
-        n -= 1
-        o, h = stack[n, 0], stack[n, 1]
-        if h == 0:
-            at = read_leaf(nodes, o, into, at)
-            continue
-        for c in range(W[2 * o + CHILDREN] - 1, -1, -1):
-            stack[n, 0], stack[n, 1] = child_of(W, o, c), h - 1
-            n += 1
+    state, at = np.empty(SCAN_WORDS, np.int64), 0
+    scan_start(state, C[ROOT])
+    o = next_leaf(nodes.W, state, C[HEIGHT])
+    while o != 0:
+        at = read_leaf(nodes, o, into, at)
+        o = next_leaf(nodes.W, state, C[HEIGHT])

@@ -115,7 +115,7 @@ STRUCTURES = {
             Canary("structures.ordered.tree", "own_inner", "lambda nodes, writing, o: o"),
             Canary("structures.ordered.summary", "leaf_live", "lambda nodes, o, kind: False"),
             Canary("structures.ordered.summary", "_across", "lambda nodes, o, n, s, t: False"),
-            Canary("structures.ordered.tree", "leaf_summary_without", "lambda nodes, C, o, s, key, right: None"),
+            Canary("structures.ordered.tree", "leaf_summary", "lambda nodes, C, o, base: None"),
             PIN_IGNORED,
             Canary("structures.interval.walk", "wholly_before", "lambda nodes, o, c, after: True"),
             Canary("structures.interval.walk", "runs_across", "lambda nodes, state, target, t, own, other, n: n", 1),

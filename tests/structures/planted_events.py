@@ -82,7 +82,7 @@ EVENTS = {
             Canary("structures.event_tree.changes", "end_position", "lambda key, right: (key, right)"),
             # Sums that are stale, of the wrong half, or of a row that is its own partner.
             Canary("structures.event_tree.summary", "weigh_leaf", "lambda tree, o, c, w: was(tree, o, c, 0)"),
-            Canary("structures.event_tree.summary", "weigh_inner", "lambda tree, o, c, w: False"),
+            Canary("structures.event_tree.summary", "sum_fields", "lambda tree, o, c, low, high: None"),
             Canary("structures.event_tree.changes", "add_above", "lambda tree, o, p, sign: was(tree, o, p, 1)"),
             Canary("structures.event_tree.summary", "count_leaf", "lambda tree, o, c: False"),
             Canary("structures.event_tree.sums", "give", "lambda tree, both, changes, i: None"),

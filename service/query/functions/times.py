@@ -61,7 +61,7 @@ def truncated_in(unit: str, of: Term, zone: str) -> Term:
     if of.kind != "timestamp":
         raise unsupported(f"date_trunc of {named(of.kind)} with a time zone", "it takes a timestamp")
     terms.truncated(unit, of)
-    if terms.is_of_days(unit):
+    if unit in terms.OF_DAYS:
         return in_zone(terms.truncated(unit, in_zone(of, zone)), zone)
     return Term("date_trunc_there", "timestamp", (of,), (unit, zone))
 

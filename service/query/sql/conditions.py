@@ -427,10 +427,9 @@ class Conditions:
         comparisons: list[tuple[str, exp.Expr]] = []
         for part, negative in cases:
             if isinstance(part, exp.Is) and isinstance(part.expression, exp.Null) and isinstance(part.this.unnest(), exp.Column):
-                if bool(part.args.get("negate")) == negative:
-                    guards.append(self._names.column(part.this.unnest()))
-                    continue
-                raise unsupported(f"OR in {sql_of(node)}", instead)
+                if bool(part.args.get("negate")) != negative:
+                    raise unsupported(f"OR in {sql_of(node)}", instead)
+                guards.append(self._names.column(part.this.unnest()))
             elif type(part) in COMPARED:
                 op = COMPARED[type(part)]
                 comparisons.append((OPPOSITE[op] if negative else op, part))

@@ -49,9 +49,9 @@ from structures.core.reserve import SLOTS
 from structures.index.indexes import Entries as Rows
 from structures.interval.changes import EMITTED
 from structures.interval.tree import IntervalTree
+from structures.ordered.lists import find_ends
 from structures.ordered.whole import read_all
 from structures.ranked.entries import RankedChanges
-from structures.ranked.search import find_ends
 from structures.ranked.tries import NOBODY
 from structures.ranked.validity import Validity, ValidityChanges
 
@@ -74,17 +74,6 @@ class _Step(NamedTuple):
 
 
 Keep = Callable[[Combination], npt.NDArray[np.bool_]]
-
-
-class AsOfCursor(SlotsCursor):
-    """Reads the tree as rows of the view, whose alias `point` is set 0."""
-
-    def __init__(self, cursor: Cursor, point: int) -> None:
-        super().__init__(cursor)
-        self._point = point
-
-    def fill(self, limit: int) -> Combination:
-        return shown(super().fill(limit), self._point)
 
 
 def shown(rows: Sequence[Slots], point: int) -> Combination:
@@ -174,16 +163,6 @@ class AsOfJoin(Join):
         """Return words of rows of the other alias that sort the greatest primary key first."""
         return words_of(self._other.relation.table, self._telling, slots)
 
-    def _shown(self, slots: Slots) -> Slots:
-        """Replace the slots of the other alias that do not meet WHERE by NOBODY."""
-        there = np.flatnonzero(slots >= 0)
-        kept = self._other.selected(slots[there])
-        if kept is None:
-            return slots
-        found = np.full(len(slots), NOBODY, np.int32)
-        found[there[kept]] = slots[there[kept]]
-        return found
-
     def _fill(self) -> Entries:
         """Return entries of nobody for all new keys, whose rows are inserted later."""
         codes = 1 if self.domain is None else self.domain.codes
@@ -234,7 +213,7 @@ class AsOfJoin(Join):
     def _others(self) -> Entries:
         """Return the entries of set 1, including those of nobody, as the index has them."""
         spans = self._validity.spans()
-        found = [_entries(spans.key, spans.left, spans.right, self._shown(spans.slot))]
+        found = [_entries(spans.key, spans.left, spans.right, self._other.masked(spans.slot))]
         if self._optional:
             nobody = self._fill()
             first = np.flatnonzero(np.diff(spans.key, prepend=-1))
@@ -343,7 +322,7 @@ class AsOfJoin(Join):
 
     def _steps(self, changes: ValidityChanges, offset: Ints, moves: npt.NDArray[np.bool_], key: Ints) -> tuple[list[_Step], list[_Step]]:
         """Return the changes of entries that these changes make."""
-        before, after = self._shown(changes.before), self._shown(changes.after)
+        before, after = self._other.masked(changes.before), self._other.masked(changes.after)
         if self._optional:
             nobody = np.where(changes.at == NEG_INF, np.int32(_NOBODY), np.int32(NOBODY))
             before, after = np.where(before == NOBODY, nobody, before), np.where(after == NOBODY, nobody, after)
@@ -373,7 +352,7 @@ class AsOfJoin(Join):
 
     def _read(self, cursor: Cursor, keep: Keep | None = None) -> Enumeration:
         """Read the rows that meet the conditions, and pass a test."""
-        reading: Enumeration = AsOfCursor(cursor, self._point.position)
+        reading: Enumeration = SlotsCursor(cursor, lambda rows: shown(rows, self._point.position))
         for test in (keep, self._keep):
             if test is not None:
                 reading = Filtered(reading, test)

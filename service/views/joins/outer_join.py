@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,13 @@ from service.tables.inputs import NEWEST, Input
 from service.tables.masks import Mask
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
-from service.tables.store import PIECE_ROWS, Numbers
+from service.tables.steps import resolution_of
+from service.tables.store import PIECE_ROWS
 from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments
 from service.views.joins.outer_cursor import CursorChain, PartSink, ShownCursor, scanned_for
-from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.product_join import SeparateJoins
+from service.views.joins.protocol import Bounds, Enumeration, Join
 
 Tests = tuple[tuple[int, bool], ...]
 Make = Callable[[InnerJoin, Sequence[Input]], Join]
@@ -36,13 +38,6 @@ Make = Callable[[InnerJoin, Sequence[Input]], Join]
 
 class _Version(NamedTuple):
     version: int
-
-
-class _Rows:
-    """Rows that a tested alias gains, in the form that `require` needs."""
-
-    def __init__(self, num_rows: int, text_bytes: int) -> None:
-        self.num_rows, self.bytes = num_rows, text_bytes
 
 
 class Member:
@@ -58,7 +53,7 @@ class Member:
         return any(self.tests)
 
 
-class OuterJoin(Join):
+class OuterJoin(SeparateJoins):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, outer: Outer, inputs: Sequence[Input], aliases: int, make: Make) -> None:
@@ -66,6 +61,7 @@ class OuterJoin(Join):
         relations = {input.relation.name: input.relation for input in inputs}
         self._inputs, self._aliases = list(inputs[:aliases]), aliases
         self.members = [Member(kept, relations, make) for kept in outer.joins]
+        self.joins = [member.join for member in self.members]
         self.counted = outer.counts
         self.counts = [Counts(self.members[one.join].inputs[one.position].relation) for one in outer.counts]
         self._resolved: Mapping[str, Resolution] = {}
@@ -74,11 +70,7 @@ class OuterJoin(Join):
 
     @property
     def root(self) -> tuple[Any, ...]:
-        return (_Version(self._version), *(member.join.root for member in self.members))
-
-    @property
-    def update_steps(self) -> int:
-        return sum(member.join.update_steps for member in self.members)
+        return (_Version(self._version), *super().root)
 
     @property
     def flips(self) -> int:
@@ -93,7 +85,8 @@ class OuterJoin(Join):
         for done, member in enumerate(self.members):
             with self._only_passing(member):
                 member.join.build(version, lambda part, done=done: progress((done + part) / len(self.members)))  # type: ignore[misc]
-            self._count(done, member)
+            counted = zip(self.counts, self.counted, strict=True)
+            _add_rows(member.join, [(counts, one.position) for counts, one in counted if one.join == done])
 
     @contextmanager
     def _only_passing(self, member: Member) -> Iterator[None]:
@@ -106,16 +99,6 @@ class OuterJoin(Join):
         finally:
             for input, _ in tested:
                 input.living = None
-
-    def _count(self, index: int, member: Member) -> None:
-        """Count all rows of a join that adds to a count."""
-        mine = [(counts, one.position) for counts, one in zip(self.counts, self.counted, strict=True) if one.join == index]
-        if mine:
-            cursor = member.join.rows(member.join.root, None)
-            while not cursor.done:
-                rows = cursor.fill(PIECE_ROWS)
-                for counts, position in mine:
-                    counts.add(rows[position].astype(np.int64), np.ones(len(rows[position]), np.int64))
 
     def _passes(self, tests: Tests, slots: Slots) -> np.ndarray:
         """bool[n], at the newest version."""
@@ -184,7 +167,8 @@ class OuterJoin(Join):
             return
         for first, end in segments(tested, versions_of(mine)):
             if part := of_versions(mine, first, end):
-                own = {name: self._as_resolved(member, name, run) for name, run in part.items() if "#" in name}
+                relations = {input.relation.name: input.relation for input in member.inputs}
+                own = {name: resolution_of(relations[name], run) for name, run in part.items() if "#" in name}
                 if own:
                     member.join.require(self._with_own(member, own))
                 member.join.apply(version, part, self._sink_of(member, sink, first))
@@ -194,23 +178,6 @@ class OuterJoin(Join):
             return None
         is_whole = len(member.positions) == self._aliases and first == 0
         return sink if is_whole else PartSink(sink, member.positions, self._aliases, first)
-
-    @staticmethod
-    def _as_resolved(member: Member, name: str, run: Run) -> Resolution:
-        """Return what a run needs room for."""
-        input = next(input for input in member.inputs if input.relation.name == name)
-        inserted, deleted = run.new[run.new >= 0], run.old[run.old >= 0]
-        texts = int(
-            input.relation.table.text_bytes(list(dict.fromkeys([*input.equal, *input.identity])), inserted).sum()
-        ) if len(inserted) else 0
-        rows = cast(Any, _Rows(len(inserted), texts))
-        return Resolution(input.relation, False, rows, NO_SLOTS, deleted, input.relation.no_keys, 0, np.empty(0, np.int64))
-
-    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        return any(member.join.reclaim(oldest_needed, pins) for member in self.members)
-
-    def is_outgrown(self, version: int) -> bool:
-        return any(member.join.is_outgrown(version) for member in self.members)
 
     # --- reading
 
@@ -282,19 +249,11 @@ class OuterJoin(Join):
         return False if False in known else None if None in known else True
 
     def entries(self, root: tuple[Any, ...]) -> int:
-        return sum(member.join.entries(root[1 + index]) for index, member in enumerate(self.members))
+        return super().entries(root[1:])
 
     @property
     def bytes(self) -> int:
-        return sum(member.join.bytes for member in self.members) + sum(counts.bytes for counts in self.counts)
-
-    @property
-    def retired_bytes(self) -> int:
-        return sum(member.join.retired_bytes for member in self.members)
-
-    @property
-    def stores(self) -> Sequence[Store]:
-        return [store for member in self.members for store in member.join.stores]
+        return super().bytes + sum(counts.bytes for counts in self.counts)
 
     def check(self) -> None:
         """Also verify the counts against the joins, and that the joins of a tested alias have exactly the rows that pass."""
@@ -303,10 +262,7 @@ class OuterJoin(Join):
                 member.join.check()
         for counts, one in zip(self.counts, self.counted, strict=True):
             again = Counts(self.members[one.join].inputs[one.position].relation)
-            cursor = self.members[one.join].join.rows(self.members[one.join].join.root, None)
-            while not cursor.done:
-                slots = cursor.fill(PIECE_ROWS)[one.position].astype(np.int64)
-                again.add(slots, np.ones(len(slots), np.int64))
+            _add_rows(self.members[one.join].join, [(again, one.position)])
             assert counts == again, "the partners are miscounted"
         for index, member in enumerate(self.members):
             if member.is_tested and len(member.inputs) == 1:
@@ -318,6 +274,15 @@ class OuterJoin(Join):
                 never = getattr(member.join, "never", False)
                 kept, wanted = np.sort(np.concatenate(found)), np.sort(expected)
                 assert never or np.array_equal(kept, wanted), f"rows that pass are not those kept: {kept} of {wanted}"
+
+
+def _add_rows(join: Join, to: Sequence[tuple[Counts, int]]) -> None:
+    """Count all rows of a join, each by its slot at a position."""
+    cursor = join.rows(join.root, None)
+    while to and not cursor.done:
+        rows = cursor.fill(PIECE_ROWS)
+        for counts, position in to:
+            counts.add(rows[position].astype(np.int64), np.ones(len(rows[position]), np.int64))
 
 
 def _has_row(cursor: Enumeration) -> bool:

@@ -197,7 +197,7 @@ class OverlapJoin(Join):
             order = np.argsort(shares, kind="stable").tolist()
             self._boxes = tuple(tuple(spans[dimension] for dimension in order) for spans in self._boxes)
             for source in self._sources:
-                cast(BoxSource, source).arrange(self._boxes[source.input.position])
+                cast(BoxSource, source).spans = self._boxes[source.input.position]
 
     def rows(self, root: Any, window: Bounds | None) -> ShapedCursor:
         return ShapedCursor(self.tree.rows(root, None, self._window(window)), self.shape)

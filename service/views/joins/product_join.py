@@ -141,48 +141,48 @@ class SeparateJoins(Join):
     """Joins that are kept separately; `protocol` describes the methods."""
 
     def __init__(self, factors: Sequence[Factor]) -> None:
-        self.factors = list(factors)
+        self.factors, self.joins = list(factors), [factor.join for factor in factors]
 
     @property
     def root(self) -> tuple[Any, ...]:
-        return tuple(factor.join.root for factor in self.factors)
+        return tuple(join.root for join in self.joins)
 
     def is_outgrown(self, version: int) -> bool:
-        return any(factor.join.is_outgrown(version) for factor in self.factors)
+        return any(join.is_outgrown(version) for join in self.joins)
 
     @property
     def update_steps(self) -> int:
-        return sum(factor.join.update_steps for factor in self.factors)
+        return sum(join.update_steps for join in self.joins)
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        for done, factor in enumerate(self.factors):
-            factor.join.build(version, lambda part, done=done: progress((done + part) / len(self.factors)))  # type: ignore[misc]
+        for done, join in enumerate(self.joins):
+            join.build(version, lambda part, done=done: progress((done + part) / len(self.joins)))  # type: ignore[misc]
 
     def require(self, resolved: Mapping[str, Resolution]) -> None:
-        for factor in self.factors:
-            factor.join.require(resolved)
+        for join in self.joins:
+            join.require(resolved)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        return any(factor.join.reclaim(oldest_needed, pins) for factor in self.factors)
+        return any(join.reclaim(oldest_needed, pins) for join in self.joins)
 
     def entries(self, root: tuple[Any, ...]) -> int:
-        return sum(factor.join.entries(its) for factor, its in zip(self.factors, root, strict=True))
+        return sum(join.entries(its) for join, its in zip(self.joins, root, strict=True))
 
     @property
     def bytes(self) -> int:
-        return sum(factor.join.bytes for factor in self.factors)
+        return sum(join.bytes for join in self.joins)
 
     @property
     def retired_bytes(self) -> int:
-        return sum(factor.join.retired_bytes for factor in self.factors)
+        return sum(join.retired_bytes for join in self.joins)
 
     @property
     def stores(self) -> Sequence[Store]:
-        return [store for factor in self.factors for store in factor.join.stores]
+        return [store for join in self.joins for store in join.stores]
 
     def check(self) -> None:
-        for factor in self.factors:
-            factor.join.check()
+        for join in self.joins:
+            join.check()
 
     def of_alias(self, position: int) -> tuple[int, Factor]:
         return next((index, factor) for index, factor in enumerate(self.factors) if position in factor.positions)

@@ -43,14 +43,18 @@ class Wrapper:
 
 
 class SlotsCursor(Wrapper):
-    """A structure's cursor as a cursor of the view: its slots are the rows."""
+    """A structure's cursor as a cursor of the view: its slots are the rows, or `shown` makes the rows of them."""
+
+    def __init__(self, cursor: Cursor, shown: Callable[[Any], Combination] = tuple) -> None:
+        super().__init__(cursor)
+        self._shown = shown
 
     @property
     def counts(self) -> Counts:
         return Counts.of(self._cursor)
 
     def fill(self, limit: int) -> Combination:
-        return tuple(self._cursor.fill(min(limit, _CHUNK)))
+        return self._shown(self._cursor.fill(min(limit, _CHUNK)))
 
 
 class Filtered(Wrapper):

@@ -105,8 +105,12 @@ class UnionJoin(QuadtreeJoin):
         self._emitted_steps += cursor.steps
         return wanted
 
+    def _read(self, cursor: QdagUnionCursor) -> SlotsCursor:
+        """Read rows without the codes of their values."""
+        return SlotsCursor(cursor, lambda rows: tuple(rows[: self._or.lines]))
+
     def rows(self, root: QdagRoot, window: Bounds | None) -> SlotsCursor:
-        return _Rows(self._or.rows(root.roots), self._or.lines)
+        return self._read(self._or.rows(root.roots))
 
     def partners(self, root: QdagRoot, position: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
         raise TypeError("a row of UNION or EXCEPT is its values: it has no parts that could be looked up")
@@ -117,7 +121,7 @@ class UnionJoin(QuadtreeJoin):
         for keys, shown in zip(*self._shown, strict=True):
             codes.append(int(keys.domain.look_up(keys.keyed([key.column(at) for at in shown]))[0]))
         known = all(code >= 0 for code in codes)
-        return _Rows(self._or.rows(root.roots, codes) if known else QdagUnionCursor(self._or, []), self._or.lines)
+        return self._read(self._or.rows(root.roots, codes) if known else QdagUnionCursor(self._or, []))
 
     def is_empty(self, root: QdagRoot) -> bool | None:
         return True if all(self._or.is_empty(branch, root.roots) for branch in range(len(self._positions))) else None
@@ -169,17 +173,6 @@ def rows_apart(deleted: Combination, inserted: Combination, shown: ShownColumns)
         codes[part] = keys.domain.acquire(keys.keyed(columns))
     before, after = np.split(codes, [len(deleted[0])])
     return tuple(part[~np.isin(before, after)] for part in deleted), tuple(part[~np.isin(after, before)] for part in inserted)
-
-
-class _Rows(SlotsCursor):
-    """A cursor without the codes of the values."""
-
-    def __init__(self, cursor: QdagUnionCursor, lines: int) -> None:
-        super().__init__(cursor)
-        self._lines = lines
-
-    def fill(self, limit: int) -> Combination:
-        return super().fill(limit)[: self._lines]
 
 
 class _EmittedTuples:

@@ -8,7 +8,7 @@ directly, without Arrow.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from livejoin.wire.kinds import KEPT_TYPES, decimal_kind, digits_of, kept, sent
 from livejoin.wire.schema import RelationDefinition
 from service.query.conditions import ColumnRef, Term, columns_of
 from service.query.model import Output, Query
-from service.tables.arrow import is_text, null_mask, reader
+from service.tables.arrow import data_of, is_text, null_mask, reader
 from service.tables.domains import Domain
 from service.tables.inputs import Input
 from service.tables.projection import Projection
@@ -273,8 +273,9 @@ class Columns:
         return int(self._coded(columns, None)[0])
 
     def keys(self, codes: Slots, names: Sequence[str]) -> pa.RecordBatch:
-        """Return the columns of these groups, which a readable version has."""
-        assert self.domain is not None
+        """Return the columns of these groups, which a readable version has; before there is room, those of no group."""
+        if self.domain is None:
+            return pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in self._sent], list(names))
         fields = [
             part
             for index, (type_, null) in enumerate(zip(self._types, self.nullable, strict=True))
@@ -448,14 +449,7 @@ def _kept_type(type_: pa.DataType) -> pa.DataType:
 
 def _to_arrow(type_: pa.DataType, words: Words) -> pa.Array:
     """Convert words to an array of the type, without nulls."""
-    data: npt.NDArray[Any]
-    if type_ == _DATE:
-        data = words.astype(np.int32)
-    elif type_ == _BOOL:
-        data = np.packbits(words.astype(np.uint8), bitorder="little")
-    else:
-        data = np.ascontiguousarray(words)
-    return pa.Array.from_buffers(type_, len(words), [None, pa.py_buffer(data)])
+    return pa.Array.from_buffers(type_, len(words), [None, pa.py_buffer(data_of(type_, np.ascontiguousarray(words)))])
 
 
 def _cells(column: _Column, nullable: bool) -> list[Words]:

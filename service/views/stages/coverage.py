@@ -22,8 +22,9 @@ from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.collecting import StretchCollector
 from service.views.deltas import Sink
 from service.views.joins.protocol import Bounds, Enumeration, Join, Store
+from service.views.joins.slots_cursor import SlotsCursor
 from service.views.stages.columns import References
-from service.views.stages.gaps import StretchesCursor
+from service.views.stages.gaps import stretch_rows
 from service.views.stages.groups import require_few
 from service.views.stages.key_stretches import KeyStretches
 from structures.core.encoding import NEG_INF, POS_INF
@@ -139,11 +140,11 @@ class CoverageStage(Join):
         return None if window is None else window.get(self._span)
 
     def rows(self, root: CoverRoot, window: Bounds | None) -> Enumeration:
-        return StretchesCursor(self._cover.stretches(root, None, self._window(window)))
+        return SlotsCursor(self._cover.stretches(root, None, self._window(window)), stretch_rows)
 
     def partners(self, root: CoverRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         """For the code of a group, or none."""
-        return StretchesCursor(self._cover.stretches(root, int(slots[0]) if len(slots) else -1, self._window(window)))
+        return SlotsCursor(self._cover.stretches(root, int(slots[0]) if len(slots) else -1, self._window(window)), stretch_rows)
 
     def of_key(self, root: CoverRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         raise TypeError("a group is looked up by its code")

@@ -65,10 +65,10 @@ class GapsStage(Join):
     def _meet(self, rows: Combination) -> npt.NDArray[np.bool_]:
         """bool[n]: which stretches meet the conditions."""
         slots, table, alias = rows[0], self._input.relation.table, self._input.alias
-        shown = self._ends.rows({}, stretches=stretches_of(rows))
+        ends = self._ends.rows({}, stretches=stretches_of(rows))
 
         def column(part: slice, ref: ColumnRef) -> pa.Array:
-            return kept(shown.column(ref.column)[part]) if ref.alias == OF_STRETCH else table.take([ref.column], slots[part]).column(0)
+            return kept(ends.column(ref.column)[part]) if ref.alias == OF_STRETCH else table.take([ref.column], slots[part]).column(0)
 
         refs = {ref.column: None for one in self._conditions for ref in one.columns if ref.alias == alias}
         parts = [np.empty(0, np.bool_)]
@@ -119,7 +119,7 @@ class GapsStage(Join):
 
     def _read(self, cursor: Cursor) -> Enumeration:
         """Read the stretches that meet the conditions."""
-        stretches = StretchesCursor(cursor)
+        stretches = SlotsCursor(cursor, stretch_rows)
         return stretches if self._keep is None else Filtered(stretches, self._keep)
 
     def rows(self, root: GapsRoot, window: Bounds | None) -> Enumeration:
@@ -168,9 +168,6 @@ class GapsStage(Join):
             self._both.domain.check()
 
 
-class StretchesCursor(SlotsCursor):
-    """Reads a structure's stretches as rows of the view."""
-
-    def fill(self, limit: int) -> Combination:
-        slots, starts, ends = super().fill(limit)
-        return slots.astype(np.int32), starts, ends
+def stretch_rows(rows: Sequence[np.ndarray]) -> Combination:
+    """Convert a structure's stretches to rows of the view."""
+    return rows[0].astype(np.int32), rows[1], rows[2]

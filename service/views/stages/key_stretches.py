@@ -74,12 +74,7 @@ class KeyStretches:
         return self.columns.text_bytes(slots[0])
 
     def _keys(self, slots: Combination) -> pa.RecordBatch:
-        """Return the columns of groups of a readable version; before there is room, those of no group."""
-        names = [str(index) for index in range(len(self._groups.columns))]
-        if self.columns.domain is None:
-            types = [self.columns.schema.field(column.of).type for column in self._groups.columns]
-            return pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in types], names)
-        return self.columns.keys(slots[0], names)
+        return self.columns.keys(slots[0], [str(index) for index in range(len(self._groups.columns))])
 
     def _stretches(self, slots: Combination) -> pa.RecordBatch:
         return self._ends.rows({}, stretches=stretches_of(slots))

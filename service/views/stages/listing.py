@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from livejoin.wire.kinds import kept
 from livejoin.wire.rows import json_texts
 from service.query.model import MOST_LISTED, Aggregate, SortKey
-from service.tables.arrow import is_text, reader
+from service.tables.arrow import is_text, numbers_in_order
 from service.tables.domains import Domain
 from service.tables.projection import one_zero
 from service.tables.resolution import Slots
 from service.views.stages import wide
-from structures.core.encoding import encode_any_floats
 from structures.core.reserve import reserve
 from structures.grouped.joining import LENGTH_BYTES, LONG, PRESENT, JoinedTexts
 
@@ -66,7 +65,7 @@ def _position(values: pa.Array, key: SortKey) -> pa.Array:
         escaped = pc.replace_substring(values.cast(_BYTES), pattern=b"\0", replacement=b"\0\xff")
         made = pc.binary_join_element_wise(escaped, b"\0\0", _NOTHING)
     else:
-        made = _fixed((_words(values) ^ _SIGN).astype(">i8").view(np.uint8).reshape(-1, 8))
+        made = _fixed((numbers_in_order(kept(values)) ^ _SIGN).astype(">i8").view(np.uint8).reshape(-1, 8))
     null = values.is_null()
     if values.null_count:
         made = pc.if_else(null, _NOTHING, made)
@@ -74,15 +73,6 @@ def _position(values: pa.Array, key: SortKey) -> pa.Array:
         made = _inverted(made)
     flags = pc.if_else(null, pa.scalar(b"\0" if key.nulls_first else b"\2", _BYTES), pa.scalar(b"\1", _BYTES))
     return pc.binary_join_element_wise(flags, made, _NOTHING)
-
-
-def _words(values: pa.Array) -> Ints:
-    """int64[n]: numbers in their order; whatever they are where null."""
-    stored = kept(values)
-    read = reader(stored.type)
-    assert read is not None
-    words = read(stored).astype(np.int64)
-    return encode_any_floats(words.view(np.float64)) if pa.types.is_floating(stored.type) else words
 
 
 def _fixed(rows: npt.NDArray[np.uint8]) -> pa.Array:

@@ -58,17 +58,7 @@ class Selection(Join):
             return None
         if not self.input.filters:
             return Run(run.offsets, run.old, run.new)
-        return Run(run.offsets, self._those(run.old), self._those(run.new))
-
-    def _those(self, slots: Slots) -> Slots:
-        """Replace the slots that do not meet the filters by -1."""
-        there = np.flatnonzero(slots >= 0)
-        chosen = self.input.selected(slots[there]) if len(there) else None
-        if chosen is None:
-            return slots
-        left = np.full(len(slots), -1, np.int32)
-        left[there[chosen]] = slots[there[chosen]]
-        return left
+        return Run(run.offsets, self.input.masked(run.old), self.input.masked(run.new))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return False

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
-from service.query.conditions import ColumnRef, Condition, Either, Filter, Holds, columns_of
+from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, sent
+from service.query.conditions import ColumnRef, Filter, columns_of
 from service.query.model import AGGREGATE, GROUP, VARIANCES, Aggregate, Query
 from service.query.terms import growth, is_nullable
 from service.tables.arrow import is_text
 from service.tables.inputs import Input
-from service.tables.masks import holding, select_mask
+from service.tables.masks import group_mask
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Numbers, Table
-from service.tables.values.terms import COMPARED, evaluated
+from service.tables.values.terms import evaluated
 from service.views.deltas import Combination, look_alike
 from service.views.shown import Definitions
 from service.views.stages import wide
@@ -242,7 +241,12 @@ class GroupTable:
         """bool[n]: whether the groups with these reported rows meet HAVING."""
         rows = self.table.of_cells(cells)
         keys = cache(lambda: self.columns.keys(codes, [str(at) for at in range(len(self._groups.columns))]))
-        return self._meet(self._groups.having, rows, lambda index: keys().column(index))
+
+        def column(ref: ColumnRef) -> pa.Array:
+            index = int(ref.column)
+            return self._shown(rows, index) if ref.alias == AGGREGATE else keys().column(index)
+
+        return group_mask(self._groups.having, column, rows.num_rows)
 
     def plain_conditions(self) -> list[tuple[int, int, int]] | None:
         """HAVING as conditions on the cells of a row, each as in `structures.grouped`; None if some cannot be expressed so."""
@@ -254,29 +258,6 @@ class GroupTable:
                 return None
             found.append((OPERATORS.index(one.op), names.index(one.column.column), one.value))
         return found
-
-    def _meet(self, having: Sequence[Condition], rows: pa.RecordBatch, key: Callable[[int], pa.Array]) -> npt.NDArray[np.bool_]:
-        """`key`: returns a grouping column."""
-
-        def read(ref: ColumnRef, kind: str) -> pa.Array:
-            index = int(ref.column)
-            return self._shown(rows, index) if ref.alias == AGGREGATE else key(index)
-
-        mask = np.ones(rows.num_rows, np.bool_)
-        for one in having:
-            if isinstance(one, Either):
-                mask &= np.logical_or.reduce([self._meet(case, rows, key) for case in one.cases])
-                continue
-            if isinstance(one, Holds):
-                mask &= holding(one, read, rows.num_rows)
-                continue
-            kind, index = one.column.alias, int(one.column.column)
-            column = self._shown(rows, index) if kind == AGGREGATE else key(index)
-            if wide.is_wide(column.type):
-                mask &= _meets(one, column)
-            else:
-                mask &= select_mask([one], pa.RecordBatch.from_arrays([kept(column)], [str(index)]))
-        return mask
 
     def _shown(self, taken: pa.RecordBatch, index: int) -> pa.Array:
         """Return an aggregate as it is sent, from its columns."""
@@ -305,7 +286,7 @@ class GroupTable:
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         """Return the view's rows. Cost: a gather per column."""
-        return self._rows(self._taken(slots[0]), self._keys(slots[0]) if self._shows_keys() else None)
+        return self._rows(self._taken(slots[0]), self._keys(slots[0]) if self._read(GROUP) else None)
 
     def only(self, columns: Sequence[str]) -> GroupTable:
         outputs = {output.name: output for output in self._groups.outputs}
@@ -317,16 +298,14 @@ class GroupTable:
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Return the identities (columns named group.column) and the rows."""
         if self._table is None:  # only for names and types
-            return self._no_keys(), pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in self.schema.types], schema=self.schema)
-        keys = self._keys(slots[0])
-        rows = self._rows(self._taken(slots[0]), keys)
+            keys = self.columns.keys(NO_SLOTS, self._names) if self._names else None
+            rows = pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in self.schema.types], schema=self.schema)
+        else:
+            keys = self._keys(slots[0])
+            rows = self._rows(self._taken(slots[0]), keys)
         if keys is None:  # a batch without columns would have no rows
             keys = pa.RecordBatch.from_arrays([pa.nulls(len(slots[0]))], [GROUP])
         return keys, rows
-
-    def _no_keys(self) -> pa.RecordBatch:
-        types = [self.columns.schema.field(column.of).type for column in self._groups.columns]
-        return pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in types] or [pa.nulls(0)], self._names or [GROUP])
 
     @property
     def has_texts(self) -> bool:
@@ -352,9 +331,6 @@ class GroupTable:
 
     def _keys(self, slots: Slots) -> pa.RecordBatch | None:
         return self.columns.keys(self._codes(slots), self._names) if self._names else None
-
-    def _shows_keys(self) -> bool:
-        return len(self._read(GROUP)) > 0
 
     def _read(self, kind: str) -> list[int]:
         """Return the positions of the columns of this kind, GROUP or AGGREGATE, that the view's rows read."""
@@ -426,15 +402,3 @@ class GroupTable:
 def _is_wide(one: Aggregate) -> bool:
     """Whether it takes two words."""
     return one.function == "sum" and digits_of(one.type) is not None
-
-
-def _meets(condition: Filter, column: pa.Array) -> npt.NDArray[np.bool_]:
-    """bool[n], for decimals of more than 18 digits, whose constants are integers of their digits."""
-    op = condition.op
-    if op in ("is_null", "not_null"):
-        found = pc.is_null(column) if op == "is_null" else pc.is_valid(column)
-    else:
-        values = condition.value if op == "in" else (condition.value,)
-        constants = pa.array(values, pa.decimal128(38, 0)).view(column.type)
-        found = pc.is_in(column, value_set=constants) if op == "in" else COMPARED[op](column, constants[0])
-    return np.asarray(pc.fill_null(found, False))

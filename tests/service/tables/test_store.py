@@ -10,8 +10,8 @@ import pytest
 
 from livejoin.wire.batch import RowBlock
 from service.tables.domains import Domain
+from service.tables.endpoints import equal_rows
 from service.tables.store import Table
-from service.views.deltas import equal_rows
 from structures.core.kernel import JIT, _listed
 from structures.rows import rows
 

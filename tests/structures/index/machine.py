@@ -170,7 +170,6 @@ class IndexMachine(ReadingMachine):
         of, arity = self.indexes, self.indexes.arity(index)
         prefix = values[: min(length, arity)]
         assert of.count(index, root, prefix) == len(twin.below(then, prefix))
-        assert of.has_prefix(index, root, prefix) == bool(twin.below(then, prefix))
         assert of.seek(index, root, prefix) == twin.seek(then, prefix)
         if len(prefix) < arity:
             value = values[len(prefix)]

@@ -144,7 +144,7 @@ def test_more_coordinates_than_an_index_has() -> None:
     indexes, index = begun(2)
     indexes.load(index, packed([(1, 1, 1)], 2))
     root = indexes.root(index)
-    for ask in (indexes.count, indexes.seek, indexes.has_prefix, indexes.entries):
+    for ask in (indexes.count, indexes.seek, indexes.entries):
         with pytest.raises(ValueError, match="3 coordinates are asked of an index of 2"):
             ask(index, root, (1, 1, 1))
     with pytest.raises(ValueError, match="3 coordinates are asked of an index of 2"):

@@ -224,7 +224,8 @@ def _write_out(select: exp.Select, query: exp.Select, relations: Relations, is_s
     found.set("expressions", [exp.Literal.number(1)])
     conditions = [exp.Exists(this=found)]
     if is_alone and is_negated:  # also where one of the two is null
-        sides = ((_one(values[0]), _one_if_null(shown[0]), shows_null), (_one_if_null(values[0]), _one(shown[0]), is_null))
+        one = exp.Literal.number(1)
+        sides = (_one(values[0], one), _one(shown[0], None), shows_null), (_one(values[0], None), _one(shown[0], one.copy()), is_null)
         for left, right, found_null in sides:
             if found_null:
                 other = query.copy()
@@ -273,16 +274,10 @@ def _compared(
     return exp.Paren(this=exp.Subquery(this=made))
 
 
-def _one(value: exp.Expr) -> exp.Expr:
-    return exp.Case(ifs=[_if_null(value)], default=exp.Literal.number(1))
-
-
-def _one_if_null(value: exp.Expr) -> exp.Expr:
-    return exp.Case(ifs=[_if_null(value)])
-
-
-def _if_null(value: exp.Expr) -> exp.If:
-    return exp.If(this=exp.Is(this=value.copy(), expression=exp.Null()), true=exp.Literal.number(1))
+def _one(value: exp.Expr, default: exp.Expr | None) -> exp.Expr:
+    """Return 1 where the value is null, and the default elsewhere."""
+    is_null = exp.Is(this=value.copy(), expression=exp.Null())
+    return exp.Case(ifs=[exp.If(this=is_null, true=exp.Literal.number(1))], default=default)
 
 
 def _is_some(
