@@ -11,7 +11,7 @@ _COUNTERS = {"lookups": "look-ups", "looked_up": "rows looked up", "no_goods": "
 
 class Explanation(dict[str, Any]):
     """The answer to `explain`, as the service gives it: `plan`, `alternatives`; of natural joins `natural`; of live views with this
-    definition what was `measured`. As a text it is a table; in a notebook too."""
+    definition what was `measured`, and perhaps what a reading cost (`analyzed`). As a text it is a table; in a notebook too."""
 
     def __str__(self) -> str:
         return "\n".join(f"{what:<10} {text}" for what, text in self.facts())
@@ -31,6 +31,8 @@ class Explanation(dict[str, Any]):
             yield from _natural_facts(self["natural"])
         for name, statistics in self.get("measured", {}).items():
             yield "measured", f"{name}: {_measured(statistics)}"
+        if "analyzed" in self:
+            yield "analyzed", _analyzed(self["analyzed"])
 
 
 def plan_facts(plan: dict[str, Any]) -> list[tuple[str, str]]:
@@ -74,3 +76,12 @@ def _measured(statistics: dict[str, Any]) -> str:
     emitted += [f"{statistics[name]:,} {words}" for name, words in counts if statistics[name] is not None]
     emitted += [f"{count:,} {_COUNTERS.get(name, name)}" for name, count in statistics["counters"].items()]
     return ", ".join([*emitted, f"at most {statistics['delay_steps']['max']:,} steps between two rows"])
+
+
+def _analyzed(one: dict[str, Any]) -> str:
+    """What reading all rows of a view cost."""
+    counts = {"rows": one["row_count"], "steps": one["steps"], "dead ends": one["dead_ends"]}
+    counts |= {_COUNTERS.get(name, name): count for name, count in one["counters"].items()}
+    emitted = [f"{count:,} {name}" for name, count in counts.items() if count is not None]
+    delay = f"delay {one['delay_steps']['mean']:.4g} steps on average, {one['delay_steps']['max']:,} at most"
+    return ", ".join([*emitted, delay, f"{one['seconds']:.3g} s"])

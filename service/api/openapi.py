@@ -23,10 +23,11 @@ Responses = dict[int | str, dict[str, Any]]
 _models: dict[type[BaseModel], None] = {answers.Problem: None}  # of all contents
 
 
-def json_content(model: type[BaseModel], *examples: Any) -> Content:
-    """Return content of `application/json`, with examples in order."""
-    _models[model] = None
-    return {media.JSON: {"schema": ref(model), "examples": {f"example-{i}": {"value": value} for i, value in enumerate(examples, 1)}}}
+def json_content(model: type[BaseModel], *examples: Any, other: type[BaseModel] | None = None) -> Content:
+    """Return content of `application/json`, of one model or another, with examples in order."""
+    _models.update(dict.fromkeys((model,) if other is None else (model, other)))
+    schema = ref(model) if other is None else {"oneOf": [ref(model), ref(other)]}
+    return {media.JSON: {"schema": schema, "examples": {f"example-{i}": {"value": value} for i, value in enumerate(examples, 1)}}}
 
 
 def text_content(kind: str, example: str) -> Content:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import numpy as np
@@ -25,17 +25,18 @@ from service.api.http import formats, media, parameters
 from service.api.http.admission import client_of
 from service.api.http.answers import json_answer
 from service.api.http.forwarded import outer_url
-from service.api.http.parameters import Most, Natural, Parameters, family
+from service.api.http.parameters import Flag, Most, Natural, Parameters, family
 from service.api.metrics import CHUNK_SECONDS, ROWS_SENT
 from service.api.models import answers
 from service.api.models.body import Absent
-from service.api.models.examples import PAGE
+from service.api.models.examples import ANALYSIS, PAGE
 from service.api.openapi import answer, binary_content, failures, json_content, links, text_content
 from service.api.routing import PlainRoute, RelationName, ServiceRequest, ViewName, router
 from service.api.steps import SLICE, Steps, finish
 from service.api.stream import Chunk, Stream
 from service.errors import bad_parameter
 from service.query.model import GROUP
+from service.reading.analysis import analyzed, counted
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.reading.first_rows import MOST_FIRST, FirstRows, parse_order
 from service.tables.arrow import is_text
@@ -53,6 +54,7 @@ _SCANNED = 16_384  # rows to sort at once
 _FOUND_BYTES = 512  # of Python objects, for each set of found rows
 
 Opened = Callable[..., RowReader]
+T = TypeVar("T")
 
 routes = router("rows", route=PlainRoute)
 
@@ -65,12 +67,11 @@ def window(text: str) -> tuple[str | None, str | None]:
     return low or None, high or None
 
 
-def _checked(text: str) -> str:
-    window(text)
-    return text
+def _checked(parse: Callable[[str], object]) -> AfterValidator:
+    return AfterValidator(lambda text: (parse(text), text)[1])
 
 
-Window = Annotated[str, AfterValidator(_checked)]
+Window = Annotated[str, _checked(window)]
 
 
 def names_in(text: str) -> list[str]:
@@ -79,11 +80,6 @@ def names_in(text: str) -> list[str]:
         return next(csv.reader([text], strict=True, skipinitialspace=True), [])
     except csv.Error:
         raise ValueError("must be names separated by commas, each of which may be in double quotes") from None
-
-
-def _names(text: str) -> str:
-    names_in(text)
-    return text
 
 
 def _overlaps(description: str) -> Any:
@@ -134,7 +130,7 @@ class VersionParameters(Parameters):
 
 
 class ColumnParameters(Parameters):
-    columns: Annotated[str, AfterValidator(_names)] | Absent = Field(
+    columns: Annotated[str, _checked(names_in)] | Absent = Field(
         None, description="only these columns, in this order, separated by commas; a name may be in double quotes", examples=["id,price"]
     )
 
@@ -161,7 +157,8 @@ class PageParameters(LimitParameters):
 class CountParameters(FilterParameters, VersionParameters): ...
 
 
-class ViewRowsParameters(FilterParameters, PageParameters): ...
+class ViewRowsParameters(FilterParameters, PageParameters):
+    analyze: Flag = Field(False, description="read all rows and return what this cost, instead of the rows", examples=[False])
 
 
 class RelationRowsParameters(RelationFilterParameters, PageParameters): ...
@@ -429,6 +426,7 @@ _CONTENT = {
     **binary_content(media.ARROW, "an Arrow IPC stream"),
     **text_content(media.SSE, f'event: row\ndata: {_LINE}\nevent: end\ndata: {{"version":42,"next":null}}\n\n'),
 }
+_READ = _CONTENT | json_content(answers.Page, PAGE, ANALYSIS, other=answers.Analysis)
 _HEADERS = {
     "Livejoin-Version": "42",
     "Livejoin-Empty": "false",
@@ -445,7 +443,7 @@ _VIEW_FAILURES = failures(*_FAILURES, "view-building", "view-failed")
     "/v1/views/{name}/rows",
     summary="Read the rows of a view at one version",
     description="Rows are sent as they are found. A response that cannot be completed is aborted, never ended as if complete.",
-    responses={**answer(200, "the rows", _CONTENT, _HEADERS, links("viewRows", cursor=_NEXT)), **_VIEW_FAILURES},
+    responses={**answer(200, "the rows, or what reading them cost", _READ, _HEADERS, links("viewRows", cursor=_NEXT)), **_VIEW_FAILURES},
 )
 @routes.head(
     "/v1/views/{name}/rows",
@@ -457,6 +455,10 @@ async def view_rows(request: ServiceRequest, name: ViewName, query: Annotated[Vi
     context = request.context
     request.require_view(name)
     asked = of_view(context, name, query, query.version, query.limit, query.cursor, query.column_names)
+    if query.analyze and request.method == "GET":
+        if query.limit is not None or query.order is not None:
+            raise bad_parameter("analyze", "reads all rows: leave out limit and order")
+        return json_answer(await finish(context, asked.pool, request.receive, _of_all(asked.opened, analyzed)))
     found = await _answer(request, context, asked, query)
     context.named_readers.note(request.scope["fields"], name, int(found.headers["Livejoin-Version"]))
     return found
@@ -488,13 +490,9 @@ async def view_count(request: ServiceRequest, name: ViewName, query: Annotated[C
     context = request.context
     request.require_view(name)
     asked = of_view(context, name, query, query.version)
-    return json_answer(await finish(context, asked.pool, request.receive, _count(asked.opened)))
+    return json_answer(await finish(context, asked.pool, request.receive, _of_all(asked.opened, counted)))
 
 
-def _count(opened: Opened) -> Steps[dict[str, int]]:
+def _of_all(opened: Opened, read: Callable[[RowReader], Steps[T]]) -> Steps[T]:
     with closing(opened()) as reader:
-        count = 0
-        while (some := reader.skip(LARGEST_CHUNK)) is not None:
-            count += some
-            yield
-        return {"version": reader.version, "count": count}
+        return (yield from read(reader))

@@ -33,6 +33,7 @@ from service.tables.relations import Relation
 from service.tables.store import pieces
 from service.views.deltas import Combination
 from service.views.live_view import LiveView
+from service.views.read_counts import Counts
 from service.views.shown import ShownAliases
 
 T = TypeVar("T")
@@ -227,6 +228,12 @@ class RowReader:
         """Keep what is read out of the statistics of the view."""
         assert isinstance(self._reading, ViewReading)
         self._reading.is_counted = False
+
+    @property
+    def counts(self) -> Counts:
+        """The work so far, of a view."""
+        assert isinstance(self._reading, ViewReading)
+        return self._reading.counts
 
     def empty(self) -> bool | None:
         """Whether there is no row at all, before the first one was read; None: not known yet, call again."""

@@ -78,6 +78,10 @@ class ViewReading:
     def done(self) -> bool:
         return self._cursor.done
 
+    @property
+    def counts(self) -> Counts:
+        return self._cursor.counts
+
     def fill(self, limit: int) -> Combination:
         started = time.perf_counter()
         found = self._cursor.fill(limit)

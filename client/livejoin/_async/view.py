@@ -74,6 +74,11 @@ class AsyncView(AsyncReadings):
         params = row_params(where, overlaps, version=version)
         return int((await self._http.json("GET", f"{self._path}/count", params=params))["count"])
 
+    async def analyze(self, *, where: Where | str | None = None, overlaps: Overlaps | None = None) -> dict[str, Any]:
+        """Read all rows without sending them, and return what this cost: `steps`, `delay_steps`, `dead_ends`, `counters`, `seconds`."""
+        params = row_params(where, overlaps, analyze="true")
+        return dict(await self._http.json("GET", f"{self._path}/rows", params=params))
+
     def follow(
         self,
         *,

@@ -75,6 +75,11 @@ class View(Readings):
         params = row_params(where, overlaps, version=version)
         return int((self._http.json("GET", f"{self._path}/count", params=params))["count"])
 
+    def analyze(self, *, where: Where | str | None = None, overlaps: Overlaps | None = None) -> dict[str, Any]:
+        """Read all rows without sending them, and return what this cost: `steps`, `delay_steps`, `dead_ends`, `counters`, `seconds`."""
+        params = row_params(where, overlaps, analyze="true")
+        return dict(self._http.json("GET", f"{self._path}/rows", params=params))
+
     def follow(
         self,
         *,

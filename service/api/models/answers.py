@@ -266,6 +266,21 @@ class Page(Body):
     next: str | None = Field(description="the `cursor` of the next page, valid for 60 s (`--pin-idle`); null if there are no more rows")
 
 
+class AnalyzedDelay(Body):
+    max: Count = Field(description="the largest")
+    mean: float = Field(description="`steps` divided by the rows and one")
+
+
+class Analysis(Body):
+    version: AtVersion
+    row_count: Count = Field(description="the number of rows")
+    steps: Count = Field(description="nodes, entries and candidates visited")
+    delay_steps: AnalyzedDelay = Field(description="steps before the first row, between two rows, and behind the last one")
+    dead_ends: int | None = Field(description="as in the statistics of the view")
+    counters: dict[str, Count] = Field(description="as in the statistics of the view, of this reading")
+    seconds: float = Field(description="the time that it took")
+
+
 class RowCount(Body):
     version: AtVersion
     count: Count = Field(description="the number of rows")

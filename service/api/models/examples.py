@@ -142,6 +142,10 @@ QUERY = (
     {"sql": "SELECT room, sum(price) AS nights FROM bookings GROUP BY room", "version": 42},
 )
 QUERY_PAGE = {"version": 42, "rows": [{"room": "A", "nights": "12.50"}], "next": None}
+ANALYSIS = {
+    "version": 42, "row_count": 1200, "steps": 3611, "delay_steps": {"max": 13, "mean": 3.0}, "dead_ends": None, "counters": {},
+    "seconds": 0.002,
+}  # fmt: skip
 PAGE = {
     "version": 42,
     "rows": [_CLASH],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 
 import livejoin
 from livejoin import files
+from livejoin.explanation import Explanation
 from service.cli import main
 from service.demo.history import FOLDER
 from service.tables import inputs
@@ -41,6 +43,35 @@ def client(server: ServerProcess) -> Iterator[livejoin.Client]:
         client.relation("bookings").create(**BOOKINGS)
         client.view("clashes", CLASHES)
         yield client
+
+
+def test_explain_analyzes_the_view_that_has_the_definition(
+    client: livejoin.Client, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:  # fmt: skip
+    """The steps behind the last row are part of the delay, and those of a view without rows are one."""
+    sql, url = "SELECT a.id FROM bookings a JOIN others b ON a.id = b.id", ["--url", client.url]
+    client.relation("others").create(**declared("id:int64"))
+    client.relation("bookings").upsert([row(number, 0, 1) for number in range(500)])
+    client.relation("others").upsert([{"id": 1000 + number} for number in range(500)])
+    assert main(["explain", "--analyze", sql, *url]) == 2
+    assert "no live view has exactly this definition: register it" in capfd.readouterr().err
+    definition = {"sql": sql, "algorithm": "intersect"}
+    client.view("apart", definition=definition)
+    assert client.view("apart").analyze()["row_count"] == 0
+    client.relation("others").upsert([{"id": 0}])
+    one = client.view("apart").analyze()
+    assert one["row_count"] == 1 and one["counters"]["lookups"] >= 2 and one["steps"] > 0
+    assert one["delay_steps"]["max"] >= one["delay_steps"]["mean"] == one["steps"] / 2
+    many = client.view("clashes").analyze(overlaps=("0", "9"))
+    assert many["row_count"] == client.view("clashes").count() == 500 * 499 // 2 and many["delay_steps"]["mean"] < 10
+    assert client.view("apart").analyze() | {"seconds": 0} == one | {"seconds": 0}
+    with pytest.raises(livejoin.BadParameter, match="leave out limit and order"):
+        client._http.json("GET", "/v1/views/apart/rows", params={"analyze": "true", "limit": "3"})
+    (file := tmp_path / "apart.json").write_bytes(orjson.dumps(definition))
+    assert main(["explain", "--analyze", "--file", str(file), *url]) == 0
+    answer = orjson.loads(capfd.readouterr().out)
+    assert answer["analyzed"]["counters"] == one["counters"]
+    assert re.search(r"\nanalyzed   1 rows, \d+ steps, .*delay .* steps on average, \d+ at most, .* s$", str(Explanation(answer)))
 
 
 def test_the_tour(server: ServerProcess, capfd: pytest.CaptureFixture[str]) -> None:
