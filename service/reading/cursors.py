@@ -180,15 +180,15 @@ class Readers:
         own: list[Cursor | HeldReading] = [*self.holdings.of(Cursor, client=client), *self.holdings.of(HeldReading, client=client)]
         if len(own) < self.settings.max_client_cursors and total < self.settings.max_cursors:
             return
-        oldest = next((one for one in own if one.is_continued), None)
-        if oldest is None:
+        finished = next((each for each in own if each.is_continued), None)  # cursors first
+        if finished is None:
             self.versions.release(one.pin)
             if len(own) >= self.settings.max_client_cursors:
                 whose = f"this client has {len(own)} cursors and readings (--max-client-cursors), and has finished none of them"
             else:
                 whose = f"there are already {total} cursors (--max-cursors)"
             raise Problem("too-busy", f"{whose}; a cursor expires some time after its page, a reading after its last request")
-        self.holdings.release(oldest)
+        self.holdings.release(finished)
 
 
 class RowReader:
