@@ -28,7 +28,6 @@ from service.views.live_view import LiveView
 
 routes = router("rows")
 
-
 _READING = {
     "id": "b3BhcXVlLWlk",
     "version": 42,
@@ -85,8 +84,8 @@ async def _begun(request: ServiceRequest, of: LiveView | Relation) -> Response:
     of_all = context.engine.readers, of, given.parts, given.hold, given.version, client_of(request.scope), given.name
     held, cursors = await context.loop.run_in_executor(context.readers, begin_reading, *of_all, asked)
     token = of.feed.token(held.version) if isinstance(of, LiveView) and isinstance(of.feed, Feed) else None
-    emitted = {"id": held.id, "version": held.version, "token": token, "cursors": cursors, "expires": moment(time.time() + held.idle)}
-    return json_answer(emitted, 201)
+    begun = {"id": held.id, "version": held.version, "token": token, "cursors": cursors, "expires": moment(time.time() + held.idle)}
+    return json_answer(begun, 201)
 
 
 @routes.delete(

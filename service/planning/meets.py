@@ -94,9 +94,7 @@ def is_natural(query: Query, relations: Relations) -> bool:
 
 def is_meet(comparison: Comparison, by_alias: Relations) -> bool:
     """Whether it compares columns that can be endpoints: of an ordered type, and floats that cannot be NaN."""
-    if comparison.op == "<>":
-        return False
-    return all(can_be_endpoint(ref, by_alias[ref.alias]) for ref in (comparison.left, comparison.right))
+    return comparison.op != "<>" and all(can_be_endpoint(ref, by_alias[ref.alias]) for ref in comparison.columns)
 
 
 def can_be_endpoint(ref: ColumnRef, definition: RelationDefinition) -> bool:

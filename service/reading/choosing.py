@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from livejoin.wire.kinds import is_wide, kept
@@ -22,7 +21,7 @@ from service.reading.narrowing import Comparison, comparisons
 from service.reading.parts import parts_of
 from service.reading.readings import Delays, Reading, TableReading, ViewReading, require_columns
 from service.reading.relation_rows import read_relation
-from service.reading.windows import Window, bound_of, parameter_of
+from service.reading.windows import Mask, Window, bound_of, parameter_of
 from service.settings import Settings
 from service.tables.endpoints import endpoints
 from service.tables.masks import select_mask, valid
@@ -30,7 +29,6 @@ from service.tables.relations import Relation
 from service.views.live_view import LiveView
 from service.views.stored_definition import kinds_of
 
-Mask = npt.NDArray[np.bool_]
 R = TypeVar("R", bound=Reading)
 
 

@@ -122,17 +122,16 @@ class Readers:
             self.holdings.add(cursor, cursor.number, cursor.position)
         return self._signer.seal("cursor", self._start, cursor.owner, cursor.number)
 
-    def add_parts(self, reading: HeldReading, owner: str, asked: Asked, parts: Sequence[Reading]) -> list[str]:
-        """Add parts of a view or relation to a reading; return their cursors."""
+    def add_parts(self, reading: HeldReading, owner: str, asked: Asked, parts: Sequence[Reading]) -> None:
+        """Add parts of a view or relation to a reading, with their cursors."""
         with self.holdings.lock:
             made = reading.parts.setdefault(owner, [])
             first = len(made)
             for index, part in enumerate(parts, first):
                 what = f"part {index} of the reading {reading.id}"
                 made.append(Cursor(owner, reading.pin, part, None, None, what, 0, reading.client, reading))
-            cursors = [self._signer.seal("cursor", self._start, owner, reading.id, index) for index in range(first, len(made))]
-            reading.cursors[owner, repr(asked)] = cursors
-        return cursors
+            texts = [self._signer.seal("cursor", self._start, owner, reading.id, index) for index in range(first, len(made))]
+            reading.cursors[owner, repr(asked)] = texts
 
     def find(self, owner: str, text: str) -> tuple[Cursor, tuple[Reading, Combination | None], Pin]:
         """Return a cursor, its state, and a new pin on its version. Problems `bad-cursor`, `snapshot-expired`."""
@@ -182,15 +181,15 @@ class Readers:
         own: list[Cursor | HeldReading] = [*self.holdings.of(Cursor, client=client), *self.holdings.of(HeldReading, client=client)]
         if len(own) < self.settings.max_client_cursors and total < self.settings.max_cursors:
             return
-        oldest = next((one for one in own if one.is_continued), None)
-        if oldest is None:
+        finished = next((each for each in own if each.is_continued), None)  # cursors first
+        if finished is None:
             self.versions.release(one.pin)
             if len(own) >= self.settings.max_client_cursors:
                 whose = f"this client has {len(own)} cursors and readings (--max-client-cursors), and has finished none of them"
             else:
                 whose = f"there are already {total} cursors (--max-cursors)"
             raise Problem("too-busy", f"{whose}; a cursor expires some time after its page, a reading after its last request")
-        self.holdings.release(oldest)
+        self.holdings.release(finished)
 
 
 class RowReader:

@@ -31,25 +31,17 @@ class Comparison(NamedTuple):
     value: exp.Expr
 
 
-class NeededPart(NamedTuple):
-    """The needed part of a view: as in `open_rows`."""
-
-    window: Window | None = None
-    point: Point | None = None
-
-
-EVERYTHING = NeededPart()
 _NONE: tuple[Any, str | None] = (None, None)
 
 
-def of_view(view: LiveView, conditions: Sequence[Comparison]) -> NeededPart:
-    """Return a part of the view that has all rows that meet the conditions."""
+def of_view(view: LiveView, conditions: Sequence[Comparison]) -> tuple[Window | None, Point | None]:
+    """Return a part of the view that has all rows that meet the conditions, as in `open_rows`."""
     query = view.view.query
     if not conditions or query.branches or query.united or query.distinct or isinstance(view.shown, KeyStretches):
-        return EVERYTHING
+        return None, None
     if isinstance(view.shown, GroupTable):
-        return NeededPart(point=_group(view, conditions))
-    return NeededPart(_common_window(view, conditions), _row(view, conditions))
+        return None, _group(view, conditions)
+    return _common_window(view, conditions), _row(view, conditions)
 
 
 def of_relation(definition: RelationDefinition, conditions: Sequence[Comparison]) -> tuple[Window | None, Mapping[str, str] | None]:

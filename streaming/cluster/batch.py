@@ -137,14 +137,11 @@ def sample_of(
     named = {column.name for column in definition.columns} - {column.name for column in needed.columns}
     drawn = (frame if part == 1.0 else frame.sample(fraction=part, seed=_SEED)).drop(*named)
     validated = list(CellValidator.of(role, needed, False).validated(drawn.toArrow().to_batches(), 0))
+    members = [(index, one) for index, one in enumerate(role.members) if one is not None]
     if not validated:
         ends = (_NOTHING, _NOTHING)
-        members = [(index, one) for index, one in enumerate(role.members) if one is not None]
-        none = {index: CoordinateValues(_NOTHING, *(ends if one.interval else ())) for index, one in members}
-        return Sample(0, _NOTHING, none)
-    given = {
-        index: _together([one.given[index] for one in validated]) for index, member in enumerate(role.members) if member is not None
-    }
+        return Sample(0, _NOTHING, {index: CoordinateValues(_NOTHING, *(ends if one.interval else ())) for index, one in members})
+    given = {index: _together([one.given[index] for one in validated]) for index, _ in members}
     return Sample(rows, np.concatenate([one.ties for one in validated]), given)
 
 

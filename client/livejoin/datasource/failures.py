@@ -45,10 +45,10 @@ LESS_AT_ONCE = (
     "limit how much the source of the query reads at once (maxOffsetsPerTrigger of Kafka, maxFilesPerTrigger of files, maxRows of "
     "livejoin), and use a new checkpoint if the batch has already been planned"
 )
-TOKEN = "give a valid token in the option 'token', or in LIVEJOIN_TOKEN; a stream that is restarted continues where it stopped"
+_TOKEN = "give a valid token in the option 'token', or in LIVEJOIN_TOKEN; a stream that is restarted continues where it stopped"
 _REMEDIES: dict[type[LivejoinError], str] = {
-    Unauthorized: TOKEN,
-    Forbidden: TOKEN,
+    Unauthorized: _TOKEN,
+    Forbidden: _TOKEN,
     SourceReset: _OTHER_SOURCE,
     BodyTooLarge: LESS_AT_ONCE,
     NotFollowed: 'to read its changes, define it without "changes": false',

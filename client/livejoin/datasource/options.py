@@ -23,7 +23,6 @@ _CONNECTION = ("url", "token", "ca")
 _OF_SPARK = ("checkpointlocation", "queryname", "path")  # options that Spark passes on, and uses itself
 _METADATA, _OF_TABLE, _WINDOW = "livejoin", "option.", "overlaps."
 _UNCONVERTED = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's: the type as it was declared
-MOST_PARTS, LONGEST_HOLD = 1000, 3600
 
 
 def is_of_new_table(given: Mapping[str, str]) -> bool:

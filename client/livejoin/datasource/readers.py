@@ -33,10 +33,10 @@ from pyspark.sql.types import StructType
 from livejoin import Arrow, LivejoinError, Relation, SnapshotExpired, Unreachable, View
 from livejoin.datasource.errors import DataSourceError
 from livejoin.datasource.failures import ENDED, FIRST_BATCH_GONE, NEW_CHECKPOINT, OTHER_COLUMNS, PINNED, converting_errors
-from livejoin.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
+from livejoin.datasource.options import Options, Service
 from livejoin.datasource.versions import UTC, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-_PARTS, _HOLD = 8, 600
+_PARTS, _MOST_PARTS, _HOLD, _LONGEST_HOLD = 8, 1000, 600, 3600
 _AT_ONCE = 100_000  # rows of changes, about: what follows in Spark may take its time for them
 Offset = dict[str, Any]
 
@@ -66,8 +66,8 @@ class BatchReader(DataSourceReader):
         self._service, self._of, self._schema = options.service, options.read, schema
         self._times, self._chosen = options.is_on("timeType"), options.chosen
         self._version = options.whole("version", 0)
-        self._parts = options.whole("parts", 1, MOST_PARTS) or _PARTS
-        self._hold = options.whole("hold", 1, LONGEST_HOLD) or _HOLD
+        self._parts = options.whole("parts", 1, _MOST_PARTS) or _PARTS
+        self._hold = options.whole("hold", 1, _LONGEST_HOLD) or _HOLD
         self._id = uuid4().hex
 
     def partitions(self) -> list[InputPartition]:
@@ -180,7 +180,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lj.view(self._view).end_reading(reading["id"])
 
     def _begin(self, view: View, version: int | None) -> dict[str, Any]:
-        return view.begin_reading(_PARTS, hold=LONGEST_HOLD, version=version, **self._chosen)
+        return view.begin_reading(_PARTS, hold=_LONGEST_HOLD, version=version, **self._chosen)
 
 
 @contextmanager

@@ -37,7 +37,6 @@ LARGEST = 128 << 20  # bytes of a batch of a stream: they are in the driver's me
 _AT_ONCE = 1_000_000  # rows of a version of upserts
 _NOTHING = (0, 0)  # the part without rows by which the service has judged the columns
 _PARTS_BITS = 20  # of a part's number: a task stages fewer
-_QUERY = "sql.streaming.queryId"  # the property by which Spark tells tasks whose they are
 OnError = Literal["reject", "skip"]
 
 log = logging.getLogger("livejoin.spark")
@@ -79,7 +78,7 @@ class StreamWriter(StreamArrowWriter):
             if batch.num_rows:
                 batches.append(batch)
         context = TaskContext.get()
-        run = self._run or (context and context.getLocalProperty(_QUERY))
+        run = self._run or (context and context.getLocalProperty("sql.streaming.queryId"))
         if not run:
             raise DataSourceError("Spark does not tell the id of the query: name it in the option 'run', differently for each checkpoint")
         content = stream_of(batches, {b"livejoin.relation": self._relation.encode()}) if batches else b""
