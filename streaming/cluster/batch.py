@@ -61,7 +61,8 @@ def overlap_join(
     "anti" are the rows of `a` that have a partner, and those that have none. `bounds` are those of both; a null end is unbounded, and a row
     with an empty interval, or a null in `on`, has no partners. An end that is NaN, infinite, or next to the limits of int64 fails the job.
 
-    Raises ValueError (the arguments), TypeError (a type in `on` or the intervals that cells do not support), BadDefinition, Problem.
+    Raises ValueError (the arguments), TypeError (a type in `on` or the intervals that cells do not support, or that differs in `on`),
+    BadDefinition, Problem.
     """
     return _plan_overlap(a, b, a_interval, b_interval, on, bounds, how, suffixes).joined()
 
@@ -95,7 +96,12 @@ def _plan_overlap(
     planned = PlannedOverlap(x, y, how, names_of(a, b, on, how, suffixes))
     tables = planned.tables()
     view = planned.view(tables)
-    parse_for_cells(VIEW, view, {letter: table.definition() for letter, table in tables.items()})  # refuses types that differ
+    definitions = {letter: table.definition() for letter, table in tables.items()}
+    for name, *keys in zip(on, x.keys, y.keys, strict=True):
+        mine, its = (one.column(key).comparable for one, key in zip(definitions.values(), keys, strict=True))
+        if mine != its:
+            raise TypeError(f"{name} is {mine} in a and {its} in b: cast one of them")
+    parse_for_cells(VIEW, view, definitions)  # refuses intervals of different types
     counts = {letter: side.able().count() for letter, side in (("a", x), ("b", y))}
     if counts["a"] * counts["b"] <= _COMPARED and counts["b"] <= _BROADCAST:
         return planned
