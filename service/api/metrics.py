@@ -149,7 +149,8 @@ class EngineCollector(Collector):
         yield held
         yield from _of_folder(self._context)
         yield from _of_views(engine.views, engine.large_batches_wait_for)
-        behind = GaugeMetricFamily("livejoin_reader_lag_versions", "Versions that a named reader is behind.", labels=["reader", "view"])
+        what = "Versions that a named reader is behind; 0 if none of them changes its view. Shown for an hour after its last request."
+        behind = GaugeMetricFamily("livejoin_reader_lag_versions", what, labels=["reader", "view"])
         for one in self._context.named_readers.recent():
             behind.add_metric([one.name, one.view], one.behind(engine.views.get(one.view), engine.published.number))
         yield behind
