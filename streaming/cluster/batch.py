@@ -102,10 +102,11 @@ def _plan_overlap(
         if mine != its:
             raise TypeError(f"{name} is {mine} in a and {its} in b: cast one of them")
     parse_for_cells(VIEW, view, definitions)  # refuses intervals of different types
-    counts = {letter: side.able().count() for letter, side in (("a", x), ("b", y))}
+    sides = {"a": x, "b": y}
+    counts = {letter: side.able().count() for letter, side in sides.items()}
     if counts["a"] * counts["b"] <= _COMPARED and counts["b"] <= _BROADCAST:
         return planned
-    plan = _plan_view(view, tables, counts={letter: counts[letter] for letter, side in (("a", x), ("b", y)) if planned.travels(side)})
+    plan = _plan_view(view, tables, counts={letter: counts[letter] for letter, side in sides.items() if planned.travels(side)})
     samples = plan.samples["a"], plan.samples["b"]
     (index,) = (index for index, one in samples[0].given.items() if one.starts is not None)
     return planned._replace(layout=plan.chosen.layout, description=f"{plan.describe()}\nrows out    about {pairs_of(*samples, index):,.0f}")

@@ -44,17 +44,19 @@ class Service(NamedTuple):
 class Options:
     """The options of one read or write. DataSourceError: an unknown option."""
 
-    def __init__(self, given: Mapping[str, str], what: str, known: tuple[str, ...], columns: StructType | None = None) -> None:
+    def __init__(
+        self, given: Mapping[str, str], what: str, known: tuple[str, ...], columns: StructType | None = None, writes: bool = False
+    ) -> None:  # fmt: skip
         """`what` describes the operation, which has the options `known` in addition to those of the connection; `columns`: perhaps those of
-        a table of the catalog."""
-        self._given, self._what = {name.lower(): value for name, value in given.items()}, what
+        a table of the catalog; `writes`: whether they are written."""
+        self._given, self._what, self._writes = {name.lower(): value for name, value in given.items()}, what, writes
         names = {name.lower() for name in (*_CONNECTION, *known, *_OF_SPARK)}
         if is_of_new_table(self._given):
             self._given = {name.removeprefix(_OF_TABLE): self._given[name] for name in self._given if name.startswith(_OF_TABLE)}
         if self._given.keys() >= {"path", "relation"}:
             raise DataSourceError("the name in load(…) is that of a view: leave it out, or the option 'relation'")
         metadata = columns[0].metadata if columns and not self._given.keys() & {"view", "relation"} else {}
-        kept = {} if "writing" in what and _UNCONVERTED in metadata else metadata.get(_METADATA, {})
+        kept = {} if writes and _UNCONVERTED in metadata else metadata.get(_METADATA, {})
         if "overlaps" in names:
             names |= {name for name in (*kept, *self._given) if name.startswith(_WINDOW)}
         self._given = {name: value for name, value in kept.items() if name in names} | self._given
@@ -108,7 +110,7 @@ class Options:
                 "for a table, repeat its options, since Spark does not say which one is written if no column needs a conversion: "
                 "INSERT INTO t WITH (url '…', relation 'r') …, or writeTo('t').options(…)"
             )
-            table = f"; given: {given}" if given else f"; {writing if 'writing' in self._what else reading}"
+            table = f"; given: {given}" if given else f"; {writing if self._writes else reading}"
             raise DataSourceError(f"the option {name!r} is required {self._what}{table}")
         return value
 

@@ -59,18 +59,18 @@ class LivejoinSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from livejoin.datasource.sink import BATCH, BatchWriter
 
-        return BatchWriter(self._options("for writing", *BATCH, columns=schema), schema, overwrite)
+        return BatchWriter(self._options("for writing", *BATCH, columns=schema, writes=True), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         from livejoin.datasource.sink import STREAM, StreamWriter
 
-        return StreamWriter(self._options("for writing a stream", *STREAM, columns=schema), overwrite)
+        return StreamWriter(self._options("for writing a stream", *STREAM, columns=schema, writes=True), overwrite)
 
-    def _options(self, what: str, *known: str, columns: StructType | None = None) -> Options:
+    def _options(self, what: str, *known: str, columns: StructType | None = None, writes: bool = False) -> Options:
         from livejoin.datasource.options import Options
         from livejoin.datasource.versions import LACKING
 
-        options = Options(self.options, what, known, columns)
+        options = Options(self.options, what, known, columns, writes)
         for name, version in LACKING.items():
             if options.optional(name) not in (None, "false"):
                 raise DataSourceError(f"the option {name!r} requires PySpark {version} or newer")

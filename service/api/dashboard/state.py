@@ -170,7 +170,7 @@ def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
         "warnings": warnings(published.number, folder, figures, dict(views), held),
     }
     recent = [one for one in context.named_readers.recent() if token.covers_view(one.view)]
-    shown["readers"] = [one.to_json(engine.views.get(one.view), published.number) for one in recent[: -MOST_PINS - 1 : -1]]
+    shown["readers"] = [one.to_json(engine.views.get(one.view), published.number) for one in recent[::-1][:MOST_PINS]]
     if held is not None:
         shown["pins"] = [_pin(one, published.number) for one in held[:MOST_PINS]]
     if token.covers_all and token.has("admin"):
